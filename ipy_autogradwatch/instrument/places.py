@@ -1,0 +1,212 @@
+"""Find the places in a syntax tree that get a probe.
+
+Iterative throughout: CPython compiles a sum of 900 terms, on which a recursive visitor
+dies.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ipy_autogradwatch.instrument.data_use import Parents, use_of
+from ipy_autogradwatch.model import SiteKind
+
+# Sub-trees that must not be touched. Annotations become text under ``from __future__
+# import annotations``, probes included; patterns allow names and attributes only.
+_LEFT_ALONE: dict[str, frozenset[str]] = {
+    "arg": frozenset({"annotation"}),
+    "AnnAssign": frozenset({"annotation"}),
+    "FunctionDef": frozenset({"returns", "type_params"}),
+    "AsyncFunctionDef": frozenset({"returns", "type_params"}),
+    "ClassDef": frozenset({"type_params"}),
+    "match_case": frozenset({"pattern"}),
+    "TypeAlias": frozenset({"name", "type_params", "value"}),
+}
+_NONE: frozenset[str] = frozenset()
+
+# Decorators that hand the body to another compiler, to which the probe is an unknown name.
+_COMPILED = frozenset(
+    {"njit", "jit", "vectorize", "guvectorize", "stencil", "cfunc", "jitclass", "pjit"}
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+_ATTRIBUTE_FUNCTIONS = {"getattr": 2, "setattr": 3, "delattr": 2}
+ROOT_KEYWORDS = frozenset({"outputs", "tensors"})
+
+
+@dataclass(slots=True)
+class Place:
+    """Where probes go, in terms of the tree: the node at stake and what is around it.
+
+    Attributes:
+        node: An Attribute (``x.data``, ``loss.backward``), or the Call of ``getattr``,
+            ``autograd.grad``, ``Parameter``.
+        receiver: The expression whose value the probe sees first.
+        statement: The statement that holds it.
+        assignment: The statement ``x.data = value``, when its value gets a probe too.
+    """
+
+    kind: SiteKind
+    node: ast.Attribute | ast.Call
+    receiver: ast.expr
+    statement: ast.stmt | None
+    parent: ast.AST
+    consumer: str = ""
+    assignment: ast.Assign | ast.AnnAssign | None = None
+
+
+def find_places(tree: ast.Module) -> list[Place]:
+    """Return the places of *tree* that get a probe, in source order."""
+    places: list[Place] = []
+    parents = Parents()
+    for node, statement in _walk(tree, parents):
+        if isinstance(node, ast.Attribute):
+            place = _attribute_place(node, statement, parents)
+        elif isinstance(node, ast.Call):
+            place = _call_place(node, statement, parents)
+        else:
+            place = None
+        if place is not None:
+            places.append(place)
+    return places
+
+
+def _walk(tree: ast.Module, parents: Parents) -> Iterator[tuple[ast.AST, ast.stmt | None]]:
+    """Yield every node that may be touched, with its statement, in source order."""
+    stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
+    while stack:
+        node, statement = stack.pop()
+        yield node, statement
+        if isinstance(node, ast.stmt):
+            statement = node
+            if isinstance(node, _DEFINITIONS) and any(map(_compiles, node.decorator_list)):
+                continue
+        skipped = _LEFT_ALONE.get(type(node).__name__, _NONE)
+        children = [
+            child
+            for name in node._fields
+            if name not in skipped
+            for child in _nodes(getattr(node, name, None))
+        ]
+        for child in children:
+            parents.note(child, node)
+        stack.extend((child, statement) for child in reversed(children))
+
+
+def _nodes(value: object) -> list[ast.AST]:
+    if isinstance(value, ast.AST):
+        return [value]
+    if isinstance(value, list):
+        return [item for item in value if isinstance(item, ast.AST)]
+    return []
+
+
+def _compiles(decorator: ast.expr) -> bool:
+    function = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return dotted_name(function).rpartition(".")[2] in _COMPILED
+
+
+def dotted_name(node: ast.AST) -> str:
+    """Return ``torch.nn.init`` for the chain of attributes it is, else an empty string."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _attribute_place(
+    node: ast.Attribute, statement: ast.stmt | None, parents: Parents
+) -> Place | None:
+    parent = parents.of(node)
+    if node.attr == "data":
+        # ``torch.utils.data`` is a module, and by far the most common ``.data`` of all.
+        if dotted_name(node.value).endswith("torch.utils"):
+            return None
+        # ``x.data: int`` evaluates x and reads no attribute.
+        if isinstance(parent, ast.AnnAssign) and parent.value is None:
+            return None
+        kind, consumer = use_of(node, parents)
+        return Place(
+            kind, node, node.value, statement, parent, consumer, _plain_assignment(node, parent)
+        )
+    if node.attr == "backward" and isinstance(parent, ast.Call) and parent.func is node:
+        if _ends_with_autograd(node.value):
+            return None  # The call itself is the place: its roots are arguments.
+        return Place(SiteKind.BACKWARD, node, node.value, statement, parent)
+    if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
+        if isinstance(parent, ast.AnnAssign) and parent.value is None:
+            return None
+        return Place(SiteKind.LEAF, node, node.value, statement, parent)
+    return None
+
+
+def _plain_assignment(node: ast.Attribute, parent: ast.AST) -> ast.Assign | ast.AnnAssign | None:
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and parent.targets[0] is node:
+        return parent
+    if isinstance(parent, ast.AnnAssign) and parent.target is node:
+        return parent
+    return None
+
+
+def _call_place(node: ast.Call, statement: ast.stmt | None, parents: Parents) -> Place | None:
+    name = dotted_name(node.func)
+    parent = parents.of(node)
+    if _is_data_function(node, name):
+        kind = {"setattr": SiteKind.ASSIGN, "delattr": SiteKind.DELETE}.get(name)
+        consumer = ""
+        if kind is None:
+            kind, consumer = use_of(node, parents)
+        return Place(kind, node, node.args[0], statement, parent, consumer)
+    last = name.rpartition(".")[2]
+    if last in ("grad", "backward") and (
+        name == last
+        or (isinstance(node.func, ast.Attribute) and _ends_with_autograd(node.func.value))
+    ):
+        roots = _roots_argument(node)
+        if roots is not None:
+            return Place(SiteKind.BACKWARD, node, roots, statement, parent)
+    if _makes_a_leaf(node, last):
+        return Place(SiteKind.LEAF, node, node, statement, parent)
+    return None
+
+
+def _is_data_function(node: ast.Call, name: str) -> bool:
+    """``getattr(x, "data")`` and its like, with a constant name and no surprises."""
+    wanted = _ATTRIBUTE_FUNCTIONS.get(name)
+    if wanted is None or node.keywords or any(isinstance(a, ast.Starred) for a in node.args):
+        return False
+    if len(node.args) != wanted and not (name == "getattr" and len(node.args) == 3):
+        return False
+    attribute = node.args[1]
+    return isinstance(attribute, ast.Constant) and attribute.value == "data"
+
+
+def _ends_with_autograd(base: ast.expr) -> bool:
+    return dotted_name(base).rpartition(".")[2] == "autograd"
+
+
+def _roots_argument(node: ast.Call) -> ast.expr | None:
+    if node.args:
+        return None if isinstance(node.args[0], ast.Starred) else node.args[0]
+    for keyword in node.keywords:
+        if keyword.arg in ROOT_KEYWORDS:
+            return keyword.value
+    return None
+
+
+def _makes_a_leaf(node: ast.Call, last: str) -> bool:
+    if last == "Parameter":
+        return True
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        return True
+    return any(
+        keyword.arg == "requires_grad"
+        and isinstance(keyword.value, ast.Constant)
+        and keyword.value.value is True
+        for keyword in node.keywords
+    )

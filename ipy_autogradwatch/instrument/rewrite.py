@@ -1,0 +1,92 @@
+"""Put the probes in: assignments to fields of nodes, which cannot fail."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TypeVar
+
+from ipy_autogradwatch.instrument.places import ROOT_KEYWORDS, Place
+from ipy_autogradwatch.model import Part, Site, SiteKind
+
+PROBE_NAME = "__autogradwatch__"
+"""Dunder at both ends: a name with a leading dunder only is mangled inside a class."""
+
+
+_Node = TypeVar("_Node", bound=ast.AST)
+
+
+def insert_probes(described: Iterable[tuple[Place, Site]]) -> None:
+    """Put probes around the expressions of each place.
+
+    Every new node gets the position of the expression it stands around.
+    """
+    # Outermost places come first in source order. Inserting innermost first keeps each
+    # place's parent the node that it was when found.
+    for place, site in reversed(list(described)):
+        constant = site.to_constant()
+        if isinstance(place.node, ast.Attribute):
+            _probe_attribute(place, place.node, constant)
+        else:
+            _probe_call(place, place.node, constant)
+
+
+def _probe_attribute(place: Place, node: ast.Attribute, site: tuple[object, ...]) -> None:
+    if place.kind is SiteKind.BACKWARD:
+        node.value = _probe(node.value, site, Part.ROOT)
+        call = place.parent
+        if isinstance(call, ast.Call) and call.args and not isinstance(call.args[0], ast.Starred):
+            call.args[0] = _probe(call.args[0], site, Part.ARGUMENT)
+    elif place.kind is SiteKind.LEAF:
+        node.value = _probe(node.value, site, Part.LEAF)
+    else:
+        node.value = _probe(node.value, site, Part.RECEIVER)
+        if place.assignment is not None and place.assignment.value is not None:
+            place.assignment.value = _probe(place.assignment.value, site, Part.VALUE)
+        if isinstance(node.ctx, ast.Load):
+            _replace(place.parent, node, _probe(node, site, Part.ALIAS))
+
+
+def _probe_call(place: Place, node: ast.Call, site: tuple[object, ...]) -> None:
+    if place.kind is SiteKind.LEAF:
+        _replace(place.parent, node, _probe(node, site, Part.LEAF))
+    elif place.kind is SiteKind.BACKWARD:
+        if node.args:
+            node.args[0] = _probe(node.args[0], site, Part.ROOT)
+        else:
+            keyword = next(k for k in node.keywords if k.arg in ROOT_KEYWORDS)
+            keyword.value = _probe(keyword.value, site, Part.ROOT)
+        if isinstance(node.func, ast.Name):
+            node.func = _probe(node.func, site, Part.FUNCTION)
+    else:
+        node.args[0] = _probe(node.args[0], site, Part.RECEIVER)
+        if place.kind is SiteKind.ASSIGN:
+            node.args[2] = _probe(node.args[2], site, Part.VALUE)
+        elif place.kind is not SiteKind.DELETE:
+            _replace(place.parent, node, _probe(node, site, Part.ALIAS))
+
+
+def _probe(around: ast.expr, site: tuple[object, ...], part: Part) -> ast.Call:
+    arguments: list[ast.expr] = [around, _at(around, ast.Constant(site))]  # type: ignore[arg-type]
+    if part is not Part.RECEIVER:
+        arguments.append(_at(around, ast.Constant(int(part))))
+    function = _at(around, ast.Name(PROBE_NAME, ast.Load()))
+    return _at(around, ast.Call(function, arguments, []))
+
+
+def _replace(parent: ast.AST, old: ast.AST, new: ast.expr) -> None:
+    """Put *new* where *old* stands in *parent*."""
+    for name in parent._fields:
+        value = getattr(parent, name, None)
+        if value is old:
+            setattr(parent, name, new)
+            return
+        if isinstance(value, list):
+            for index, item in enumerate(value):
+                if item is old:
+                    value[index] = new
+                    return
+
+
+def _at(place: ast.AST, node: _Node) -> _Node:
+    return ast.copy_location(node, place)

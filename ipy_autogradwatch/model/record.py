@@ -1,0 +1,86 @@
+"""What was observed while a cell ran."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ipy_autogradwatch.model.source import Site
+from ipy_autogradwatch.model.tensor import TensorFacts, TensorState
+
+
+@dataclass(frozen=True, slots=True)
+class DataAccess:
+    """What one ``.data`` site did while one cell ran; a loop makes many hits of one site.
+
+    Attributes:
+        site: Where.
+        hits: How often it met a tensor.
+        tensor: The first tensor it met, as it was then.
+        names: What the tensors go by in the namespace, without repeats, the first few.
+        written: The version counter of a tensor that ``.data`` returned went up: somebody
+            wrote through it.
+        counted: There was such a counter to watch; without one the source has to tell.
+        any_in_graph: One of the tensors requires grad or has a grad_fn.
+        assigned: What ``x.data = y`` put in the place of ``tensor`` (its y), the first
+            time that shape, dtype or device differ, else the first.
+        replaced: The tensor that `assigned` took the place of, as it was then.
+        is_gradient: The receiver is the ``.grad`` of a leaf.
+        is_lazy: The receiver is a parameter without a shape yet.
+    """
+
+    site: Site
+    hits: int
+    tensor: TensorFacts
+    names: tuple[str, ...] = ()
+    written: bool = False
+    counted: bool = False
+    any_in_graph: bool = False
+    assigned: TensorFacts | None = None
+    replaced: TensorFacts | None = None
+    is_gradient: bool = False
+    is_lazy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackwardCall:
+    """What one backward site started from and reached.
+
+    Attributes:
+        roots: Its roots by name, or as the user wrote them.
+        reaches: Names of the leaves that the roots are connected to.
+        nodes: Number of nodes walked.
+        hits: How often the site ran.
+        walks: How often its graph was walked: the first time, and when it changed.
+        cut: A walk was cut, so `reaches` may lack some.
+        requires_grad: Whether any root requires grad. If none does, backward raises.
+    """
+
+    site: Site
+    roots: tuple[str, ...]
+    reaches: tuple[str, ...]
+    nodes: int
+    hits: int
+    walks: int
+    cut: bool
+    requires_grad: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CellRecord:
+    """Everything observed while one cell ran: the only input of a rule.
+
+    Attributes:
+        cell: Execution count, as in the prompt.
+        before, after: Tensors of the namespace by the name a user would type.
+        cuts: What was left out for want of time or space, a sentence each.
+        error: Class and text of the exception that ended the cell, or None.
+    """
+
+    cell: int
+    accesses: tuple[DataAccess, ...] = ()
+    backwards: tuple[BackwardCall, ...] = ()
+    before: Mapping[str, TensorState] = field(default_factory=dict)
+    after: Mapping[str, TensorState] = field(default_factory=dict)
+    cuts: tuple[str, ...] = ()
+    error: tuple[str, str] | None = None

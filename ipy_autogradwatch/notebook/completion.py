@@ -1,0 +1,63 @@
+"""Tab completion for the words and options of our magics, where IPython has matchers (8.6)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from ipy_autogradwatch.notebook.config import REPORTS
+from ipy_autogradwatch.rules import all_rules
+
+COMMANDS = ("on", "off", "status", "explain", "ignore", "report")
+GRADCHECK_OPTIONS = ("--full",)
+
+_LINE = re.compile(r"^\s*%{1,2}(gradcheck|autogradwatch)\s+(.*?)(\S*)$")
+_REPORT = re.compile(r"""^\s*%config\s+AutogradWatch\.report\s*=\s*(['"]?\w*)$""")
+
+
+def add_matcher(shell: InteractiveShell) -> Any:
+    """Teach *shell* our words. Return what `remove_matcher` takes back, or None."""
+    matchers = getattr(getattr(shell, "Completer", None), "custom_matchers", None)
+    if matchers is None:
+        return None
+    from IPython.core.completer import SimpleCompletion, context_matcher
+
+    def match(context: Any) -> dict[str, Any]:
+        words, fragment = words_for(context.line_with_cursor[: context.cursor_position])
+        fitting = [SimpleCompletion(w, type="param") for w in words if w.startswith(fragment)]
+        if not fitting:
+            return {"completions": []}
+        return {"completions": fitting, "suppress": True, "matched_fragment": fragment}
+
+    matcher = context_matcher(identifier="ipy_autogradwatch")(match)
+    matchers.append(matcher)
+    return matcher
+
+
+def remove_matcher(shell: InteractiveShell, matcher: Any) -> None:
+    """Undo `add_matcher`."""
+    matchers = getattr(getattr(shell, "Completer", None), "custom_matchers", None)
+    if matcher is not None and matchers is not None and matcher in matchers:
+        matchers.remove(matcher)
+
+
+def words_for(line: str) -> tuple[tuple[str, ...], str]:
+    """Return the words that may follow, and the beginning of one that *line* ends with."""
+    config = _REPORT.match(line)
+    if config is not None:
+        return tuple(f"'{choice}'" for choice in REPORTS), config[1]
+    match = _LINE.match(line)
+    if match is None:
+        return (), ""
+    magic, before, fragment = match[1], match[2].split(), match[3]
+    if magic == "gradcheck":
+        return (GRADCHECK_OPTIONS if fragment.startswith("-") else ()), fragment
+    if not before:
+        return COMMANDS, fragment
+    if before[0] in ("explain", "ignore"):
+        return tuple(rule.code for rule in all_rules()), fragment
+    if before[0] == "report":
+        return REPORTS, fragment
+    return (), fragment

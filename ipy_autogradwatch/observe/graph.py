@@ -1,0 +1,105 @@
+"""Walk the backward graph: which leaves is a tensor connected to?
+
+NOTE [Nodes must not outlive the walk]
+A Python reference to a grad_fn keeps its C++ node alive, and with it every saved tensor
+behind it: a report kept in Out[] would keep the graph of a whole epoch. So the walk keeps
+nodes only while it runs (a dead node's id can come back as another node's) and returns
+the numbers of leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ipy_autogradwatch.observe.identity import Identities
+
+
+@dataclass(slots=True)
+class WalkBudget:
+    """How long all walks of one cell may take together. One node costs some 5 µs.
+
+    Attributes:
+        seconds: What is left.
+    """
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a walk found.
+
+    Attributes:
+        leaves: Numbers of the leaf tensors, in the order met.
+        nodes: How many nodes were visited.
+        cut: The budget ended the walk.
+    """
+
+    leaves: tuple[int, ...]
+    nodes: int
+    cut: bool
+
+
+NOWHERE = Reach((), 0, cut=False)
+
+
+@dataclass(slots=True)
+class Walker:
+    """Walks from one root after another, and no node twice.
+
+    A root that lies on the graph of an earlier one costs nothing more: what is reached
+    from each finished root is remembered under its node.
+    """
+
+    identities: Identities
+    budget: WalkBudget
+    _finished: dict[Any, Reach] = field(default_factory=dict)
+
+    def reach(self, roots: Iterable[Any]) -> Reach:
+        """Return what is reached from *roots*, nodes of the graph.
+
+        Breadth first, so that a walk that is cut has found the leaves nearest to the root.
+        An edge to None (an input that requires no grad) is left out, as the engine does.
+
+        Source: ``Node.next_functions`` in torch/autograd/graph.py.
+        """
+        roots = [node for node in roots if node is not None]
+        if len(roots) == 1 and roots[0] in self._finished:
+            return self._finished[roots[0]]
+        start = time.perf_counter()
+        deadline = start + max(0.0, self.budget.seconds)
+        reach = self._walk(roots, deadline)
+        self.budget.seconds -= time.perf_counter() - start
+        if len(roots) == 1 and not reach.cut:
+            self._finished[roots[0]] = reach
+        return reach
+
+    def _walk(self, roots: list[Any], deadline: float) -> Reach:
+        # A node hashes by its address, and stays in `seen`, so the address stays its own.
+        seen: set[Any] = set(roots)
+        leaves: dict[int, None] = {}
+        level, cut = list(roots), False
+        while level and not cut:
+            following: list[Any] = []
+            for count, node in enumerate(level):
+                if count % 64 == 0 and time.perf_counter() > deadline:
+                    cut = True
+                    break
+                known = self._finished.get(node)
+                if known is not None:
+                    leaves.update(dict.fromkeys(known.leaves))
+                    continue
+                edges = node.next_functions
+                if not edges and type(node).__name__ == "AccumulateGrad":
+                    variable = node.variable
+                    if variable is not None:
+                        leaves[self.identities.number(variable)] = None
+                for following_node, _ in edges:
+                    if following_node is not None and following_node not in seen:
+                        seen.add(following_node)
+                        following.append(following_node)
+            level = following
+        return Reach(tuple(leaves), len(seen), cut)

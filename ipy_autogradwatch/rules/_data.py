@@ -1,0 +1,115 @@
+"""What the ``.data`` rules share: what an access did, and one finding a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, SiteKind, TensorFacts
+
+if TYPE_CHECKING:
+    from ipy_autogradwatch.rules._rule import Rule
+
+_SHARPEST_FIRST = (SiteKind.ASSIGN, SiteKind.UPDATE, SiteKind.CARRY, SiteKind.READ)
+
+
+@dataclass(frozen=True, slots=True)
+class DataLine:
+    """A line of source whose ``.data`` met a tensor.
+
+    Attributes:
+        kind: What its sharpest access did.
+        access: That access.
+        others: The other accesses of the line.
+    """
+
+    kind: SiteKind
+    access: DataAccess
+    others: tuple[DataAccess, ...]
+
+
+def data_lines(record: CellRecord, kind: SiteKind) -> Iterator[DataLine]:
+    """Yield the lines of *record* whose sharpest access is of *kind*.
+
+    So a line gets one finding of the family, however many ``.data`` stand in it.
+    """
+    lines: dict[tuple[object, ...], list[DataAccess]] = {}
+    for access in record.accesses:
+        site = access.site
+        lines.setdefault((site.cell, site.file, site.span.line), []).append(access)
+    for accesses in lines.values():
+        ranked = sorted(accesses, key=lambda access: _SHARPEST_FIRST.index(kind_of(access)))
+        if kind_of(ranked[0]) is kind:
+            yield DataLine(kind, ranked[0], tuple(ranked[1:]))
+
+
+def kind_of(access: DataAccess) -> SiteKind:
+    """Return what *access* did: what was seen at run time goes before what the source says."""
+    said = access.site.kind
+    if said in (SiteKind.ASSIGN, SiteKind.DELETE):
+        return SiteKind.ASSIGN
+    if access.written:
+        return SiteKind.UPDATE
+    if said is SiteKind.UPDATE and (not access.counted or "numpy" in access.site.consumer):
+        return SiteKind.UPDATE
+    if said is SiteKind.CARRY and access.any_in_graph:
+        return SiteKind.CARRY
+    return SiteKind.READ
+
+
+def finding(rule: Rule, line: DataLine, *, headline: str, why: str, instead: str) -> Finding:
+    """Return the finding of *rule* for *line*."""
+    access, span = line.access, line.access.site.span
+    names = [name for a in (access, *line.others) for name in a.names]
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=rule.severity,
+        cell=access.site.cell,
+        file=access.site.file,
+        line=span.line,
+        column=span.column,
+        end_line=span.end_line,
+        end_column=span.end_column,
+        headline=headline,
+        evidence=_evidence(line),
+        why=why,
+        instead=instead,
+        variables=tuple(dict.fromkeys(names)),
+        source=access.site.text,
+        hits=access.hits,
+    )
+
+
+def _evidence(line: DataLine) -> tuple[tuple[str, str], ...]:
+    access = line.access
+    pairs = [("tensor", describe(access.tensor))]
+    if access.names and access.names != (access.site.receiver,):
+        names = ", ".join(f"`{name}`" for name in access.names[:4])
+        pairs.append(("here it is", names + (" …" if len(access.names) > 4 else "")))
+    if access.hits > 1:
+        pairs.append(("times in this cell", f"{access.hits:,}"))
+    if line.others:
+        others = dict.fromkeys(f"`{other.site.receiver}.data`" for other in line.others)
+        pairs.append(("also on this line", ", ".join(others)))
+    return tuple(pairs)
+
+
+def describe(tensor: TensorFacts) -> str:
+    """Return *tensor* in a few words: ``(3, 4) float32 leaf, requires grad``."""
+    words = ["no shape yet" if tensor.shape is None else str(tensor.shape), tensor.dtype]
+    if tensor.device != "cpu":
+        words.append(tensor.device)
+    if tensor.grad_fn is not None:
+        words.append(f"computed by {tensor.grad_fn}")
+    elif tensor.requires_grad:
+        words.append("a leaf that requires grad")
+    else:
+        words.append("without a graph")
+    return ", ".join(words)
+
+
+def times(access: DataAccess) -> str:
+    """Return `` (10 times)``, or nothing for a single hit."""
+    return f" ({access.hits:,} times)" if access.hits > 1 else ""

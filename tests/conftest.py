@@ -1,0 +1,68 @@
+"""Fixtures. A shell here is a private InteractiveShell: nothing leaks between tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import settings
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+
+from ipy_autogradwatch import notebook
+
+# A test machine may be busy: a slow example is no failure. Derandomized, so that a red run
+# is about the change under test; `--hypothesis-profile=explore` looks further.
+settings.register_profile("repo", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile("explore", deadline=None, max_examples=5000)
+settings.load_profile("repo")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+
+
+@pytest.fixture(autouse=True)
+def ipython_dir(tmp_path_factory):
+    """IPython's own files go to a temporary folder, and its history nowhere."""
+    before = os.environ.get("IPYTHONDIR")
+    os.environ["IPYTHONDIR"] = str(tmp_path_factory.getbasetemp() / "ipython")
+    yield
+    if before is None:
+        del os.environ["IPYTHONDIR"]
+    else:
+        os.environ["IPYTHONDIR"] = before
+
+
+def new_shell():
+    config = Config()
+    config.HistoryManager.enabled = False
+    shell = InteractiveShell(config=config)
+    # By assignment: IPython 9 writes "nocolor", earlier ones "NoColor".
+    shell.run_line_magic("colors", "nocolor" if hasattr(shell, "theme_name") else "NoColor")
+    return shell
+
+
+@pytest.fixture
+def shell():
+    """A shell without the extension, which a test may load."""
+    shell = new_shell()
+    yield shell
+    notebook.unload(shell)
+
+
+@pytest.fixture
+def careless_watcher(shell):
+    """A watched shell whose own errors are part of the test."""
+    return notebook.load(shell)
+
+
+@pytest.fixture
+def watcher(careless_watcher):
+    """A watched shell that must not fail: whatever its fence caught fails the test.
+
+    Raising on the spot would not do. IPython catches what a callback raises, prints it, and
+    goes on; the test would pass.
+    """
+    yield careless_watcher
+    assert list(careless_watcher.fence.history) == []
