@@ -21,6 +21,8 @@ def _changes(
     new_names = {state.identity: name for name, state in after.items()}
     for name, state in after.items():
         earlier = before.get(name)
+        if earlier is state:
+            continue  # Snapshots share the state of what did not change.
         # The same object may go by another name than before.
         same = before.get(old_names.get(state.identity, ""))
         grad = _grad(state)

@@ -27,10 +27,15 @@ MAX_ITEMS = 1000
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _class_dict: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
 
-_ATOMS = (
-    *(str, bytes, bytearray, int, float, complex, bool, type(None), type, range, slice),
-    *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
-    *(types.GeneratorType, types.CoroutineType, types.CodeType, types.FrameType),
+# A dict, not a tuple or set: `in` then compares classes by identity first, and hashes by
+# address; a metaclass with an `__eq__` of its own is not among the keys.
+_ATOMS = dict.fromkeys(
+    (
+        *(str, bytes, bytearray, int, float, complex, bool, type(None), type, range, slice),
+        *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
+        *(types.GeneratorType, types.CoroutineType, types.CodeType, types.FrameType),
+        *(torch.dtype, torch.device, torch.Size, torch.Generator),
+    )
 )
 # What is in objects of these packages is theirs. A figure alone has ten thousand objects.
 _FOREIGN = frozenset(
@@ -146,23 +151,28 @@ class _Search:
                 self._name_of[id(value)] = name
                 self.tensors.append((name, value))  # type: ignore[arg-type]
             else:
-                self.cut = self.cut or f"more than {self._max_tensors} tensors"
+                self._cut(f"more than {self._max_tensors} tensors")
+        elif kind is tuple and len(value) <= 4 and all(type(v) in _ATOMS for v in value):  # type: ignore[arg-type, attr-defined]
+            pass  # ``kernel_size=(3, 3)``: a model is full of them.
         elif depth < MAX_DEPTH and id(value) not in self._seen:
             # Kept while the search runs, so that no id comes back as another object's.
             self._seen[id(value)] = value
             self._queue.append((name, value, depth + 1))
 
+    def _cut(self, reason: str) -> None:
+        if not self.cut:
+            self.cut = reason
+
     def run(self) -> None:
         """Search until everything was met, or a bound is reached."""
-        steps = 0
-        while self._queue and not self.cut:
-            name, value, depth = self._queue.popleft()
+        meet, queue = self.meet, self._queue
+        while queue and not self.cut:
+            name, value, depth = queue.popleft()
             for suffix, item in _items(value):
-                self.meet(name + suffix, item, depth)
-                steps += 1
-                if steps % 128 == 0 and time.perf_counter() > self._deadline:
-                    self.cut = "the search took too long"
-                    return
+                if type(item) not in _ATOMS:
+                    meet(name + suffix, item, depth)
+            if time.perf_counter() > self._deadline:
+                self._cut("the search took too long")
 
 
 def _items(value: object) -> Iterator[tuple[str, object]]:
@@ -222,22 +232,26 @@ def _is_plain_tuple(key: object) -> bool:
 
 def _module_items(module: object) -> Iterator[tuple[str, object]]:
     attributes = _instance_dict(module)
-    children_in_brackets = issubclass(type(module), (torch.nn.ModuleDict, torch.nn.ParameterDict))
+    in_brackets = issubclass(type(module), (torch.nn.ModuleDict, torch.nn.ParameterDict))
     for holder in ("_parameters", "_buffers", "_modules"):
         held = attributes.get(holder)
-        if not isinstance(held, (dict, OrderedDict)):
+        if type(held) is dict or type(held) is OrderedDict:
+            yield from _registered(held, in_brackets)
+    for name, value in list(attributes.items()):
+        if type(value) not in _ATOMS and type(name) is str and name[:1] != "_":
+            yield f".{name}", value
+
+
+def _registered(held: Any, in_brackets: bool) -> Iterator[tuple[str, object]]:
+    """What a module has registered: ``net.fc``, ``net[0]``, ``net["head"]``."""
+    for name, item in list(dict.items(held)):
+        if item is None or type(name) is not str:
             continue
-        for name, item in list(dict.items(held)):
-            if type(name) is not str:
-                continue
-            if name.isdigit():
-                yield f"[{name}]", item
-            elif children_in_brackets or not name.isidentifier():
-                yield f'["{name}"]', item
-            else:
-                yield f".{name}", item
-    for name, item in list(attributes.items()):
-        if type(name) is str and not name.startswith("_") and type(item) not in _ATOMS:
+        if name.isdigit():
+            yield f"[{name}]", item
+        elif in_brackets or not name.isidentifier():
+            yield f'["{name}"]', item
+        else:
             yield f".{name}", item
 
 
@@ -257,7 +271,11 @@ def _instance_dict(value: object) -> dict[str, object]:
         descriptor = _class_dict(base).get("__dict__")
         if descriptor is not None and type(descriptor) is not types.GetSetDescriptorType:
             return {}
-    found = attempt(lambda: object.__getattribute__(value, "__dict__"), None)
+    return attempt(lambda: _own_dict(value), {})
+
+
+def _own_dict(value: object) -> dict[str, object]:
+    found = object.__getattribute__(value, "__dict__")
     return found if type(found) is dict else {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -23,12 +23,24 @@ _Key = tuple[Any, ...]
 """All that is read of one tensor; equal keys mean that nothing was done to it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Seen:
+    """One tensor as it was read. Snapshots share it for as long as nothing changes.
+
+    Attributes:
+        number: Of the tensor object.
+        key: What was read of it, raw.
+        reach: The leaves that its graph reaches.
+        grad_number, grad_version: Of its gradient, or None.
+        state: What `states` made of it last, to be used again.
+    """
+
+    number: int
     key: _Key
     reach: Reach
     grad_number: int | None
     grad_version: int | None
+    state: TensorState | None = None
 
 
 @dataclass(slots=True)
@@ -104,35 +116,20 @@ def _take(
     for name, tensor in found.tensors:
         number = identities.number(tensor)
         snapshot.names[number] = name
+        key = facts.quick_key(tensor)
         gradient = facts.grad(tensor)
         grad_number = None if gradient is None else identities.number(gradient)
         grad_version = None if gradient is None else facts.version(gradient)
-        key = _read(tensor, number)
-        before = known.get(name)
-        if before is not None and before.key == key and not before.reach.cut:
-            reach = before.reach
-        else:
-            reach = walker.reach([facts.grad_fn(tensor)]) if key[4] and not key[5] else NOWHERE
-        snapshot.seen[name] = _Seen(key, reach, grad_number, grad_version)
+        seen = known.get(name)
+        if seen is None or (seen.number, seen.key) != (number, key):
+            reach = walker.reach([facts.grad_fn(tensor)]) if key[3] and not key[4] else NOWHERE
+            seen = _Seen(number, key, reach, grad_number, grad_version)
+        elif (seen.grad_number, seen.grad_version) != (grad_number, grad_version):
+            seen = _Seen(number, key, seen.reach, grad_number, grad_version)
+        snapshot.seen[name] = seen
         if gradient is not None and read_gradients:
             snapshot.elements[number] = attempt(lambda g=gradient: _elements(g), {})  # type: ignore[misc]
     return snapshot
-
-
-def _read(tensor: torch.Tensor, number: int) -> _Key:
-    leaf = facts.is_leaf(tensor)
-    return (
-        number,
-        facts.shape(tensor),
-        facts.dtype_name(tensor),
-        facts.device_name(tensor),
-        attempt(lambda: bool(tensor.requires_grad), False),
-        leaf,
-        None if leaf else facts.grad_fn_name(tensor),
-        facts.version(tensor),
-        facts.storage_address(tensor),
-        issubclass(type(tensor), torch.nn.Parameter),
-    )
 
 
 def _elements(gradient: torch.Tensor) -> dict[str, Any]:
@@ -170,44 +167,57 @@ def states(
         since: An earlier moment. Gradients are described as they changed since then.
         reached: Numbers of the leaves that a backward in between has reached.
     """
-    earlier = {} if since is None else {seen.key[0]: seen for seen in since.seen.values()}
+    earlier = {} if since is None else {seen.number: seen for seen in since.seen.values()}
     result: dict[str, TensorState] = {}
     for name, seen in snapshot.seen.items():
-        number = seen.key[0]
-        before = earlier.get(number) if since is not None else seen
-        grad = _grad_state(seen, before, number in reached, snapshot.elements.get(number, {}))
-        _, shape, dtype, device, requires_grad, leaf, node, version, storage, parameter = seen.key
-        result[name] = TensorState(
-            shape=shape,
-            dtype=dtype,
-            device=device,
+        before = earlier.get(seen.number) if since is not None else seen
+        grad = _grad_change(seen, before, was_reached=seen.number in reached)
+        elements = snapshot.elements.get(seen.number)
+        state = _plain_state(snapshot, name, seen)
+        if elements or (grad is not None and grad is not GradChange.UNCHANGED):
+            assert grad is not None
+            change = GradState(grad, version=seen.grad_version, **(elements or {}))
+            state = replace(state, grad=change)
+        result[name] = state
+    return result
+
+
+def _plain_state(snapshot: Snapshot, name: str, seen: _Seen) -> TensorState:
+    """Return the state of one tensor with an unchanged gradient."""
+    reaches = tuple(dict.fromkeys(map(snapshot.name, seen.reach.leaves)))
+    also = snapshot.also.get(name, ())
+    state = seen.state
+    if state is None or state.reaches != reaches or state.also != also:
+        shape, dtype, device, requires_grad, leaf, version, storage, node, parameter = seen.key
+        grad = GradState(GradChange.UNCHANGED, version=seen.grad_version)
+        state = seen.state = TensorState(
+            shape=None if shape is None else tuple(shape),
+            dtype=facts.name_of(dtype),
+            device=facts.name_of(device),
             requires_grad=requires_grad,
             is_leaf=leaf,
             grad_fn=node,
             version=version,
-            reaches=tuple(dict.fromkeys(snapshot.name(leaf) for leaf in seen.reach.leaves)),
+            reaches=reaches,
             reaches_cut=seen.reach.cut,
-            grad=grad,
-            identity=number,
+            grad=None if seen.grad_number is None else grad,
+            identity=seen.number,
             storage=storage,
             is_parameter=parameter,
-            also=snapshot.also.get(name, ()),
+            also=also,
         )
-    return result
+    return state
 
 
-def _grad_state(
-    now: _Seen, before: _Seen | None, was_reached: bool, elements: dict[str, Any]
-) -> GradState | None:
+def _grad_change(now: _Seen, before: _Seen | None, *, was_reached: bool) -> GradChange | None:
+    """Return what happened to a gradient, or None where there was and is none."""
     old = None if before is None else before.grad_number
     if now.grad_number is None:
-        return None if old is None else GradState(GradChange.CLEARED)
+        return None if old is None else GradChange.CLEARED
     if old is None:
-        identity = GradChange.NEW
-    elif old != now.grad_number:
-        identity = GradChange.REPLACED
-    elif before is not None and before.grad_version == now.grad_version:
-        identity = GradChange.UNCHANGED
-    else:
-        identity = GradChange.ACCUMULATED if was_reached else GradChange.WRITTEN
-    return GradState(identity, version=now.grad_version, **elements)
+        return GradChange.NEW
+    if old != now.grad_number:
+        return GradChange.REPLACED
+    if before is not None and before.grad_version == now.grad_version:
+        return GradChange.UNCHANGED
+    return GradChange.ACCUMULATED if was_reached else GradChange.WRITTEN

@@ -8,7 +8,7 @@ any property that a subclass puts over them (a lazy parameter's ``shape`` raises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,9 +25,6 @@ _retains_grad = _BASE.retains_grad.__get__
 
 _ORDINARY = (torch.Tensor, torch.nn.Parameter)
 _LAZY: Any = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
-
-_DTYPES: dict[torch.dtype, str] = {}
-_DEVICES: dict[torch.device, str] = {}
 
 
 @contextmanager
@@ -53,6 +50,51 @@ def tensor_facts(tensor: torch.Tensor) -> TensorFacts:
     )
 
 
+def quick_key(tensor: torch.Tensor) -> tuple[Any, ...]:
+    """Return what `snapshot` compares: raw values, in the order that it unpacks.
+
+    Shape, dtype, device, requires_grad, is_leaf, version, storage, name of the grad_fn, and
+    whether it is a Parameter.
+    """
+    kind = type(tensor)
+    if kind in _ORDINARY:
+        key = attempt(lambda: _ordinary_key(tensor, kind), None)
+        if key is not None:
+            return key
+    facts = tensor_facts(tensor)
+    return (
+        facts.shape,
+        facts.dtype,
+        facts.device,
+        facts.requires_grad,
+        facts.is_leaf,
+        facts.version,
+        None,
+        facts.grad_fn,
+        issubclass(kind, torch.nn.Parameter),
+    )
+
+
+def _ordinary_key(tensor: torch.Tensor, kind: type) -> tuple[Any, ...]:
+    leaf = tensor.is_leaf
+    return (
+        tensor.shape,
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad,
+        leaf,
+        tensor._version,
+        tensor.untyped_storage()._cdata,
+        None if leaf else tensor.grad_fn.name(),  # type: ignore[union-attr]
+        kind is torch.nn.Parameter,
+    )
+
+
+def name_of(value: object) -> str:
+    """Return a dtype or device as PyTorch prints it, without the ``torch.``."""
+    return str(value).removeprefix("torch.")
+
+
 def is_lazy(tensor: torch.Tensor) -> bool:
     """Whether *tensor* is a parameter that has no shape yet."""
     return issubclass(type(tensor), _LAZY)
@@ -72,22 +114,12 @@ def _size(size: Any) -> int:
 
 def dtype_name(tensor: torch.Tensor) -> str:
     """Return ``float32`` and the like."""
-    dtype = attempt(lambda: _dtype(tensor), None)
-    if dtype is None:
-        return "?"
-    if dtype not in _DTYPES:
-        _DTYPES[dtype] = str(dtype).removeprefix("torch.")
-    return _DTYPES[dtype]
+    return attempt(lambda: name_of(_dtype(tensor)), "?")
 
 
 def device_name(tensor: torch.Tensor) -> str:
     """Return ``cpu``, ``cuda:0`` and the like."""
-    device = attempt(lambda: _device(tensor), None)
-    if device is None:
-        return "?"
-    if device not in _DEVICES:
-        _DEVICES[device] = str(device)
-    return _DEVICES[device]
+    return attempt(lambda: name_of(_device(tensor)), "?")
 
 
 def is_leaf(tensor: torch.Tensor) -> bool:
@@ -114,15 +146,9 @@ def version(tensor: torch.Tensor) -> int | None:
 
 def grad(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return ``.grad``, without the warning that a non-leaf gives."""
-    if not is_leaf(tensor) and not attempt(lambda: bool(_retains_grad(tensor)), False):
-        return None
-    found: torch.Tensor | None = attempt(lambda: _grad(tensor), None)
+    found: torch.Tensor | None = attempt(lambda: _quiet_grad(tensor), None)
     return found
 
 
-def storage_address(tensor: torch.Tensor) -> int | None:
-    """Return a number that is the same for tensors on one storage, or None."""
-    read: Callable[[], int] = lambda: tensor.untyped_storage()._cdata  # noqa: E731
-    if type(tensor) not in _ORDINARY:
-        return None
-    return attempt(read, None)
+def _quiet_grad(tensor: torch.Tensor) -> Any:
+    return _grad(tensor) if _is_leaf(tensor) or _retains_grad(tensor) else None
