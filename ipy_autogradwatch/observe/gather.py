@@ -35,7 +35,7 @@ _NO_STORAGE = torch.empty(0)
 _sequence_nr: Any = getattr(torch.autograd, "_get_sequence_nr", None)
 
 
-class _DataHits:
+class DataHits:
     """One ``.data`` site, while the cell runs."""
 
     __slots__ = (
@@ -108,7 +108,7 @@ class Gathering:
     def __init__(self, identities: Identities, budget: WalkBudget) -> None:
         self._identities = identities
         self._budget = budget
-        self._data: dict[int, _DataHits] = {}
+        self.data_hits: dict[int, DataHits] = {}
         self._roots: dict[int, _RootHits] = {}
         self._values: dict[int, TensorFacts] = {}
         self._foreign_functions: set[int] = set()
@@ -121,7 +121,7 @@ class Gathering:
 
     def receiver(self, tensor: object, site: _Constant) -> None:
         """``x`` of ``x.data``."""
-        hits = self._data.get(id(site))
+        hits = self.data_hits.get(id(site))
         if hits is None:
             hits = self._new_data_hits(site)
             if hits is None:
@@ -133,7 +133,7 @@ class Gathering:
 
     def alias(self, tensor: object, site: _Constant) -> None:
         """``x.data`` itself, just read."""
-        hits = self._data.get(id(site))
+        hits = self.data_hits.get(id(site))
         if hits is not None and hits.expects_alias:
             hits.expects_alias = False
             if _is_tensor(tensor) and not hits.was_written():
@@ -145,7 +145,7 @@ class Gathering:
 
     def value(self, tensor: object, site: _Constant) -> None:
         """``y`` of ``x.data = y``; x is evaluated next."""
-        hits = self._data.get(id(site))
+        hits = self.data_hits.get(id(site))
         if (hits is None or hits.hits + 1 >= hits.next_look) and _is_tensor(tensor):
             with metadata_only():
                 self._values[id(site)] = tensor_facts(tensor)
@@ -183,14 +183,14 @@ class Gathering:
                 if is_leaf(tensor):
                     self._identities.note_maker(tensor, site[1], site[3][0])
 
-    def _new_data_hits(self, site: _Constant) -> _DataHits | None:
-        if len(self._data) >= MAX_SITES:
+    def _new_data_hits(self, site: _Constant) -> DataHits | None:
+        if len(self.data_hits) >= MAX_SITES:
             self.too_many_sites = True
             return None
-        self._data[id(site)] = hits = _DataHits(site)
+        self.data_hits[id(site)] = hits = DataHits(site)
         return hits
 
-    def _look(self, hits: _DataHits, tensor: torch.Tensor, site: _Constant) -> None:
+    def _look(self, hits: DataHits, tensor: torch.Tensor, site: _Constant) -> None:
         with metadata_only():
             facts = tensor_facts(tensor)
             if hits.first is None:
@@ -246,7 +246,7 @@ class Gathering:
     def accesses(self, *snapshots: Snapshot) -> tuple[DataAccess, ...]:
         """Return what each ``.data`` site did; names are those of *snapshots*."""
         return tuple(
-            _access(hits, snapshots) for hits in self._data.values() if hits.first is not None
+            _access(hits, snapshots) for hits in self.data_hits.values() if hits.first is not None
         )
 
     def backwards(self, snapshot: Snapshot) -> tuple[BackwardCall, ...]:
@@ -271,7 +271,7 @@ def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     return issubclass(type(value), torch.Tensor)
 
 
-def _changes(hits: _DataHits) -> bool:
+def _changes(hits: DataHits) -> bool:
     new, old = hits.assigned, hits.replaced
     return (
         new is not None
@@ -306,7 +306,7 @@ def _in_transform() -> bool:
     return _peek is not None and _peek() is not None
 
 
-def _access(hits: _DataHits, snapshots: tuple[Snapshot, ...]) -> DataAccess:
+def _access(hits: DataHits, snapshots: tuple[Snapshot, ...]) -> DataAccess:
     site = Site.from_constant(hits.constant)
     names = [s.names[n] for n in hits.numbers for s in snapshots if n in s.names]
     assert hits.first is not None

@@ -19,12 +19,15 @@ from ipy_autogradwatch.model import CellRecord
 from ipy_autogradwatch.observe.probe import imported_torch
 
 if TYPE_CHECKING:
-    from ipy_autogradwatch.observe.gather import Gathering
+    from ipy_autogradwatch.observe.gather import DataHits, Gathering
     from ipy_autogradwatch.observe.identity import Identities
     from ipy_autogradwatch.observe.snapshot import Snapshot
 
 WALK_SECONDS = 0.010
 """For the walks through graphs while a cell runs, and once more at its end."""
+
+_ALIAS = 1
+"""`Part.ALIAS` as a plain number: comparing with an enum's member takes ten times longer."""
 
 _current: ContextVar[Run | None] = ContextVar("ipy_autogradwatch_run", default=None)
 _running: list[Run] = []
@@ -58,6 +61,7 @@ class Run:
         watch: What is remembered of its shell.
         source: The cell as the user sees it, magics and leading blank lines included.
         outermost: The run of the cell that the user ran.
+        data_hits: What was gathered of each ``.data`` site, by the id of its constant.
         gradcheck: Options of ``%%gradcheck``, or None for a cell without.
     """
 
@@ -78,6 +82,7 @@ class Run:
         self.watch = watch
         self._namespace = namespace
         self._hidden = hidden
+        self.data_hits: dict[int, DataHits] = {}
         self._gathering: Gathering | None = None
         self._before: Snapshot | None = None
 
@@ -103,9 +108,11 @@ class Run:
 
     def note(self, value: object, site: tuple[Any, ...], part: int) -> None:
         """Take what a probe saw."""
-        if self._gathering is None:
-            self._gathering = self._gather()
-        self.watch.fence.call("probe", self._gathering.take, value, site, part)
+        gathering = self._gathering
+        if gathering is None:
+            gathering = self._gathering = self._gather()
+            self.data_hits = gathering.data_hits
+        self.watch.fence.call("probe", gathering.take, value, site, part)
 
     def record(
         self, cell: int, *, error: tuple[str, str] | None, read_gradients: bool
@@ -121,12 +128,13 @@ class Run:
         if imported_torch() is not None:
             with self.watch.fence.guard("after the cell"):
                 record = self._record(cell, error, read_gradients)
-        self._gathering = None
+        self.forget()
         return record
 
     def forget(self) -> None:
-        """Drop what was gathered: nobody will be told."""
+        """Drop what was gathered."""
         self._gathering = None
+        self.data_hits = {}
 
     def _record(self, cell: int, error: tuple[str, str] | None, read_gradients: bool) -> CellRecord:
         from ipy_autogradwatch.observe.snapshot import Snapshot, states
@@ -185,4 +193,15 @@ def note(value: object, site: tuple[Any, ...], part: int) -> None:
         if not _running:
             return
         run = _running[-1]
-    run.outermost.note(value, site, part)
+    run = run.outermost
+    if part <= _ALIAS:
+        # Nearly every hit of a loop ends here: counted, and not looked at.
+        hits = run.data_hits.get(id(site))
+        if hits is not None:
+            if part:
+                if not hits.expects_alias:
+                    return
+            elif hits.hits + 1 < hits.next_look:
+                hits.hits += 1
+                return
+    run.note(value, site, part)
