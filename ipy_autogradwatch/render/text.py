@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from io import StringIO
+from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.markdown import Markdown
 from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from ipy_autogradwatch.model import Severity
 from ipy_autogradwatch.render.outline import FindingBlock, GradientRow, Outline, Row
+from ipy_autogradwatch.render.words import window
 
 _STYLE = {Severity.WRONG: "bold red", Severity.RISKY: "bold yellow", Severity.NOTE: "cyan"}
+_SIGN_STYLE = {"+": "green", "-": "dim"}
 
 
 def as_text(outline: Outline, *, width: int, color: bool) -> str:
     """Return *outline* as lines of at most *width* columns, with ANSI colours if *color*."""
-    return _print(_layout(outline), width=width, color=color)
+    return _print(Group(*_layout(outline, width)), width=width, color=color)
 
 
 def page_text(markdown: str, *, width: int, color: bool) -> str:
     """Return a page of documentation for the terminal."""
-    return _print(Markdown(markdown), width=width, color=color)
+    # rich centres the title between blank lines.
+    title, _, rest = markdown.partition("\n")
+    page = Group(Text(title.lstrip("# "), "bold"), Text(""), Markdown(rest.lstrip()))
+    return re.sub(r"\n{3,}", "\n\n", _print(page, width=width, color=color))
 
 
 def _print(renderable: RenderableType, *, width: int, color: bool) -> str:
@@ -41,72 +50,91 @@ def _print(renderable: RenderableType, *, width: int, color: bool) -> str:
     )
     console.print(renderable)
     assert isinstance(console.file, StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n")).rstrip()
 
 
-def _layout(outline: Outline) -> RenderableType:
-    title = Text.assemble(("autogradwatch", "bold"))
-    if outline.title:
-        title.append(f": {outline.title}")
-    parts: list[RenderableType] = [title]
-    for block in outline.findings:
-        parts.append(Padding(_finding(block), (0, 0, 0, 2)))
-    rows = [*outline.rows, *outline.backwards]
-    if rows:
-        widest = min(28, max(cell_len(row.name) for row in rows))
-        parts += [_row(row, widest) for row in rows]
+def _layout(outline: Outline, width: int) -> Iterator[RenderableType]:
+    title = f": {outline.title}" if outline.title else ""
+    yield Text.assemble(("autogradwatch", "bold"), title)
+    for block, following in zip_longest(outline.findings, outline.findings[1:]):
+        # Said once for a run of notes that mean the same.
+        repeated = following is not None and block.is_folded and block.why == following.why
+        yield _indented(2, _finding(block, width, say_why=not repeated))
+    if outline.rows:
+        yield _indented(2, _rows(outline.rows, width))
+    for sentence in outline.sentences:
+        yield _indented(4, Text(sentence))
     if outline.gradients:
-        parts.append(Padding(_gradients(outline.gradients), (0, 0, 0, 2)))
-    parts += [_indented(Text(remark, "dim"), 2) for remark in outline.remarks]
-    return Group(*parts)
+        yield _indented(4, _gradients(outline.gradients, width))
+    for remark in outline.remarks:
+        yield _indented(4, Text(remark, "dim"))
 
 
-def _indented(text: Text, left: int, hang: int = 0) -> RenderableType:
-    return Padding(text, (0, 0, 0, left + hang))
+def _indented(left: int, renderable: RenderableType) -> RenderableType:
+    return Padding(renderable, (0, 0, 0, left))
 
 
-def _finding(block: FindingBlock) -> RenderableType:
-    lines: list[RenderableType] = [
-        Text.assemble(
-            (f"{block.severity} {block.code}", _STYLE[block.severity]),
-            f"  {block.place}: {block.headline}",
-        )
-    ]
-    if block.source:
-        source = Text(block.source)
-        source.stylize("bold", block.start, block.end)
-        lines.append(Padding(source, (0, 0, 0, 4)))
-        if block.end > block.start:
-            before = " " * cell_len(block.source[: block.start])
-            carets = "^" * max(1, cell_len(block.source[block.start : block.end]))
-            lines.append(Padding(Text(before + carets, _STYLE[block.severity]), (0, 0, 0, 4)))
-    lines.append(Padding(Text(block.why), (0, 0, 0, 2)))
-    if block.severity is not Severity.NOTE:
-        lines += [Padding(Text(f"{k}: {v}"), (0, 0, 0, 2)) for k, v in block.evidence]
+def _hanging(start: Text, rest: str, gap: int = 1) -> Table:
+    """Return *start* and, in a column of its own, *rest*."""
+    table = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(start, Text(rest))
+    return table
+
+
+def _finding(block: FindingBlock, width: int, *, say_why: bool) -> RenderableType:
+    style = _STYLE[block.severity]
+    name = Text(f"{block.severity} {block.code}", style)
+    head = _hanging(name, f"{block.place}: {block.headline}", gap=2)
+    lines: list[RenderableType] = [head]
+    # A note's suggestion is its own line, respelt: no need to show both.
+    if block.hit and not (block.is_folded and block.instead):
+        lines.append(_indented(2, _source(block, width - 4)))
+    if block.why and say_why:
+        lines.append(_indented(2, Text(block.why)))
+    if not block.is_folded:
+        lines += [_indented(2, Text(f"{label}: {value}")) for label, value in block.evidence]
     if block.instead:
-        lines.append(Padding(Text.assemble(("instead: ", "bold"), block.instead), (0, 0, 0, 2)))
+        instead = _hanging(Text("instead:", "bold"), block.instead)
+        lines.append(_indented(2, instead))
     return Group(*lines)
 
 
-def _row(row: Row, widest: int) -> RenderableType:
-    if row.sign == "backward":
-        return Padding(Text(f"backward at {row.name} {row.text}"), (0, 0, 0, 2))
-    pad = " " * max(0, widest - cell_len(row.name))
-    style = {"+": "green", "-": "dim"}.get(row.sign, "")
-    return Padding(
-        Text.assemble((f"{row.sign or ' '} ", style), (row.name, "bold"), f"{pad}  {row.text}"),
-        (0, 0, 0, 2),
-    )
+def _source(block: FindingBlock, width: int) -> Text:
+    before, hit, after = window(block.before, block.hit, block.after, width)
+    carets = " " * cell_len(before) + "^" * max(1, cell_len(hit))
+    return Text.assemble(before, (hit, "bold"), after, "\n", (carets, _STYLE[block.severity]))
 
 
-def _gradients(rows: tuple[GradientRow, ...]) -> Text:
-    widest = max(8, *(cell_len(row.name) for row in rows))
-    header = f"{'gradient':<{widest}}  {'norm':>10} {'max':>10} {'mean':>10} {'nan/inf':>8}"
-    text = Text(header + "\n", "dim")
+def _rows(rows: tuple[Row, ...], width: int) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    names = 2 + _widest((row.name for row in rows), width // 3)
+    table.add_column(overflow="fold", width=names)
+    shapes = _widest((row.shape for row in rows), width // 5)
+    if shapes:
+        table.add_column(overflow="fold", width=shapes)
+    table.add_column(overflow="fold")
     for row in rows:
-        pad = " " * (widest - cell_len(row.name))
-        numbers = f"{row.norm:>10} {row.max_abs:>10} {row.mean_abs:>10} {row.nonfinite:>8}"
-        style = "bold red" if row.nonfinite != "0" else ""
-        text.append(f"{row.name}{pad}  {numbers}  {row.change}\n", style)
-    text.rstrip()
-    return text
+        sign = (f"{row.sign or ' '} ", _SIGN_STYLE.get(row.sign, ""))
+        cells = [Text.assemble(sign, (row.name, "bold"))]
+        cells += [Text(row.shape)] if shapes else []
+        table.add_row(*cells, Text(row.text))
+    return table
+
+
+def _widest(texts: Iterator[str], most: int) -> int:
+    return min(most, max(map(cell_len, texts)))
+
+
+def _gradients(rows: tuple[GradientRow, ...], width: int) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("gradient", overflow="fold", max_width=width // 3)
+    for title in ("norm", "max", "mean", "nan/inf"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", overflow="fold")
+    for row in rows:
+        numbers = (row.norm, row.max_abs, row.mean_abs, row.nonfinite, row.change)
+        cells = [Text(text) for text in (row.name, *numbers)]
+        table.add_row(*cells, style="" if row.nonfinite == "0" else "bold red")
+    return table
