@@ -72,7 +72,7 @@ def changes(report: CellReport, *, everything: bool) -> Changes:
     rows: list[Row] = []
     groups: dict[str, list[Change]] = {}
     plain: list[str] = []
-    members = Counter(owner_of(name) for name in (*report.after, *report.before))
+    members = Counter(owner_of(name) for name in {**report.after, **report.before})
     for change in listed:
         owner, state = owner_of(change.name), _state(change, report)
         if owner != change.name and members[owner] > 2:
@@ -88,13 +88,20 @@ def changes(report: CellReport, *, everything: bool) -> Changes:
     return Changes(
         rows=tuple(rows),
         without_graph=", ".join(plain[:MAX_NAMES]) + more,
-        still_none=names_text(_still_none(report)) if report.backwards else "",
+        still_none=names_text(_still_none(report, everything=everything)),
     )
 
 
-def _still_none(report: CellReport) -> Iterator[str]:
-    for name, state in report.after.items():
-        if state.is_leaf and state.requires_grad and not _has_grad(state):
+def _still_none(report: CellReport, *, everything: bool) -> Iterator[str]:
+    """Yield leaves without a gradient, if a backward ran that could have meant them."""
+    calls = report.backwards
+    changed = {owner_of(change.name) for change in report.changes}
+    reached = {owner_of(name) for call in calls for name in call.reaches}
+    # Not what lies about from other experiments.
+    meant = None if everything or any(not c.reaches for c in calls) else changed | reached
+    for name, state in report.after.items() if calls else ():
+        waits = state.is_leaf and state.requires_grad and not _has_grad(state)
+        if waits and (meant is None or owner_of(name) in meant):
             yield name
 
 
@@ -149,7 +156,9 @@ def _folded(owner: str, group: list[Change], report: CellReport) -> Row:
     words = list(_counts(owner, report))
     happened = Counter(_GRAD_WORDS[c.grad] for c in group if c.grad is not None)
     happened += Counter(d for c in group for d in c.details if d != "unchanged")
-    words += [f"{what} ({number:,})" for what, number in happened.most_common(5)]
+    size = sum(owner_of(name) == owner for name in {**report.after, **report.before})
+    for what, number in happened.most_common(5):
+        words.append(what if number == size else f"{what} ({number:,} of {size:,})")
     if kinds[ChangeKind.GONE]:
         words.append(f"{kinds[ChangeKind.GONE]:,} gone")
     rows = [_row(change, _state(change, report)) for change in group[:MAX_ITEMS]]
