@@ -18,7 +18,13 @@ somebody reads it.
 Field names are PyTorch's own words; ``docs/glossary.md`` has the list.
 """
 
-from ipy_autogradwatch.model.record import BackwardCall, CellRecord, DataAccess
+from ipy_autogradwatch.model.record import (
+    BackwardCall,
+    CellRecord,
+    Damage,
+    DamageKind,
+    DataAccess,
+)
 from ipy_autogradwatch.model.report import (
     REPORT_VERSION,
     CellReport,
@@ -39,6 +45,8 @@ __all__ = [
     "CellReport",
     "Change",
     "ChangeKind",
+    "Damage",
+    "DamageKind",
     "DataAccess",
     "Finding",
     "GradChange",

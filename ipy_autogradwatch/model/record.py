@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -66,6 +67,35 @@ class BackwardCall:
     requires_grad: bool
 
 
+class DamageKind(str, enum.Enum):
+    """How a write through ``.data`` made a gradient wrong."""
+
+    SAVED = "saved"
+    """A node had saved the values that were overwritten, and used the new ones."""
+    SWAPPED = "swapped"
+    """A node had saved the tensor itself, whose memory was exchanged by an assignment."""
+    UNRECORDED = "unrecorded"
+    """A node computed with the edited values, and the graph knows nothing of the edit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A gradient that is wrong because of a write through ``.data``.
+
+    Attributes:
+        site: Where the write is, in this cell or an earlier one.
+        node: Name of the node of the graph that suffered.
+        backward: Where the backward that used it was called.
+        leaves: Names of the leaves whose gradients are wrong.
+    """
+
+    site: Site
+    kind: DamageKind
+    node: str
+    backward: Site
+    leaves: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class CellRecord:
     """Everything observed while one cell ran: the only input of a rule.
@@ -80,6 +110,7 @@ class CellRecord:
     cell: int
     accesses: tuple[DataAccess, ...] = ()
     backwards: tuple[BackwardCall, ...] = ()
+    damages: tuple[Damage, ...] = ()
     before: Mapping[str, TensorState] = field(default_factory=dict)
     after: Mapping[str, TensorState] = field(default_factory=dict)
     cuts: tuple[str, ...] = ()

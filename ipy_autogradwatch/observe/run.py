@@ -19,12 +19,17 @@ from ipy_autogradwatch.model import CellRecord
 from ipy_autogradwatch.observe.probe import imported_torch
 
 if TYPE_CHECKING:
-    from ipy_autogradwatch.observe.gather import DataHits, Gathering
+    from ipy_autogradwatch.observe.data_sites import DataHits
+    from ipy_autogradwatch.observe.gather import Gathering
     from ipy_autogradwatch.observe.identity import Identities
     from ipy_autogradwatch.observe.snapshot import Snapshot
+    from ipy_autogradwatch.observe.writes import Writes
 
 WALK_SECONDS = 0.010
 """For the walks through graphs while a cell runs, and once more at its end."""
+
+CHECK_SECONDS = 0.010
+"""For the looks at what backward will use of overwritten memory, in one cell."""
 
 _ALIAS = 1
 """`Part.ALIAS` as a plain number: comparing with an enum's member takes ten times longer."""
@@ -39,6 +44,7 @@ class Watch:
     def __init__(self, fence: Fence) -> None:
         self.fence = fence
         self.last: Snapshot | None = None
+        self._writes: Writes | None = None
         self._identities: Identities | None = None
 
     @property
@@ -49,6 +55,15 @@ class Watch:
 
             self._identities = Identities()
         return self._identities
+
+    @property
+    def writes(self) -> Writes:
+        """Writes through ``.data`` of this shell. The first use imports what needs torch."""
+        if self._writes is None:
+            from ipy_autogradwatch.observe.writes import Writes
+
+            self._writes = Writes()
+        return self._writes
 
 
 class Run:
@@ -111,7 +126,7 @@ class Run:
         gathering = self._gathering
         if gathering is None:
             gathering = self._gathering = self._gather()
-            self.data_hits = gathering.data_hits
+            self.data_hits = gathering.data.hits
         self.watch.fence.call("probe", gathering.take, value, site, part)
 
     def record(
@@ -140,18 +155,19 @@ class Run:
         from ipy_autogradwatch.observe.snapshot import Snapshot, states
 
         gathering = self._gathering
-        reached = frozenset[int]() if gathering is None else gathering.reached()
+        reached = frozenset[int]() if gathering is None else gathering.backward.reached()
         before = self._before or Snapshot()
         after = self.watch.last = self._look(read_gradients=read_gradients)
         for snapshot in (before, after):
             snapshot.label_leaves(reached, self.watch.identities)
         cuts = [f"Some tensors are left out: {s.cut}." for s in (before, after) if s.cut]
-        if gathering is not None and gathering.too_many_sites:
+        if gathering is not None and gathering.data.too_many:
             cuts.append("Some uses of .data are left out: there were too many lines with one.")
         return CellRecord(
             cell=cell,
-            accesses=() if gathering is None else gathering.accesses(after, before),
-            backwards=() if gathering is None else gathering.backwards(after),
+            accesses=() if gathering is None else gathering.data.accesses(after, before),
+            backwards=() if gathering is None else gathering.backward.backwards(after),
+            damages=() if gathering is None else gathering.backward.damages(after),
             before=states(before),
             after=states(after, since=before, reached=reached),
             cuts=tuple(dict.fromkeys(cuts)),
@@ -162,7 +178,12 @@ class Run:
         from ipy_autogradwatch.observe.gather import Gathering
         from ipy_autogradwatch.observe.graph import WalkBudget
 
-        return Gathering(self.watch.identities, WalkBudget(WALK_SECONDS))
+        return Gathering(
+            self.watch.identities,
+            self.watch.writes,
+            walks=WalkBudget(WALK_SECONDS),
+            checks=WalkBudget(CHECK_SECONDS),
+        )
 
     def _look(self, *, read_gradients: bool = False) -> Snapshot:
         from ipy_autogradwatch.observe.graph import WalkBudget

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, SiteKind, TensorFacts
+from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, Site, SiteKind, TensorFacts
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
 
+_RE_POINTING = (".set_", ".resize_", ".resize_as_")
 _SHARPEST_FIRST = (SiteKind.ASSIGN, SiteKind.UPDATE, SiteKind.CARRY, SiteKind.READ)
 
 
@@ -34,14 +36,46 @@ def data_lines(record: CellRecord, kind: SiteKind) -> Iterator[DataLine]:
 
     So a line gets one finding of the family, however many ``.data`` stand in it.
     """
+    damaged = {place_of(damage.site) for damage in record.damages}
+    for line in _lines(record):
+        if line.kind is kind and place_of(line.access.site) not in damaged and not no_effect(line):
+            yield line
+
+
+def lines_without_effect(record: CellRecord) -> Iterator[DataLine]:
+    """Yield the lines that change what ``.data`` returned, and not the tensor."""
+    damaged = {place_of(damage.site) for damage in record.damages}
+    for line in _lines(record):
+        if no_effect(line) and place_of(line.access.site) not in damaged:
+            yield line
+
+
+def _lines(record: CellRecord) -> Iterator[DataLine]:
     lines: dict[tuple[object, ...], list[DataAccess]] = {}
     for access in record.accesses:
-        site = access.site
-        lines.setdefault((site.cell, site.file, site.span.line), []).append(access)
+        lines.setdefault(place_of(access.site), []).append(access)
     for accesses in lines.values():
         ranked = sorted(accesses, key=lambda access: _SHARPEST_FIRST.index(kind_of(access)))
-        if kind_of(ranked[0]) is kind:
-            yield DataLine(kind, ranked[0], tuple(ranked[1:]))
+        yield DataLine(kind_of(ranked[0]), ranked[0], tuple(ranked[1:]))
+
+
+def place_of(site: Site) -> tuple[int | None, str | None, int]:
+    """Return the cell, file and line of *site*."""
+    return site.cell, site.file, site.span.line
+
+
+def no_effect(line: DataLine) -> bool:
+    """Whether the line is ``x.data.set_(y)`` or ``x.data.resize_(n)``, and drops the result.
+
+    Both re-point the tensor that ``.data`` returned, a temporary one, and leave x as it was.
+    """
+    site = line.access.site
+    if site.consumer not in _RE_POINTING:
+        return False
+    return (
+        re.match(rf"{re.escape(site.receiver)}\s*\.data\s*\{site.consumer}\s*\(", site.statement)
+        is not None
+    )
 
 
 def kind_of(access: DataAccess) -> SiteKind:

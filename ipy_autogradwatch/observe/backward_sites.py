@@ -1,0 +1,182 @@
+"""What the backwards of a cell started from, and what they reached."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import torch
+
+from ipy_autogradwatch.model import BackwardCall, Damage, DamageKind, Site
+from ipy_autogradwatch.observe.graph import NOWHERE, Reach, WalkBudget, Walker
+from ipy_autogradwatch.observe.identity import Identities
+from ipy_autogradwatch.observe.snapshot import Snapshot
+from ipy_autogradwatch.observe.tensor_facts import grad_fn, is_leaf, metadata_only
+from ipy_autogradwatch.observe.writes import Hit, Writes, sequence_nr
+
+MAX_SITES = 2000
+MAX_WALKS = 8
+"""Graph walks of one site in one cell."""
+MAX_ROOTS = 8
+CHECKS = 8
+"""Hits of a site before each of which written memory is looked for."""
+
+_Constant = tuple[Any, ...]
+
+
+class _RootHits:
+    """One backward site, while the cell runs."""
+
+    __slots__ = (
+        "constant",
+        "cut",
+        "hits",
+        "last_made",
+        "last_sequence",
+        "leaves",
+        "nodes",
+        "requires_grad",
+        "roots",
+        "walks",
+    )
+
+    def __init__(self, constant: _Constant) -> None:
+        self.constant = constant  # Keeps it, so that its id stays its own.
+        self.hits = 0
+        self.walks = 0
+        self.last_sequence = 0
+        self.last_made: int | None = None
+        self.roots: dict[int, None] = {}
+        self.leaves: dict[int, None] = {}
+        self.nodes = 0
+        self.cut = False
+        self.requires_grad = False
+
+    def has_another_graph(self) -> bool:
+        """Count a hit, and say whether its graph may differ from that of the hit before.
+
+        By the number of nodes made since: a loop makes the same number each time.
+        """
+        self.hits += 1
+        sequence = sequence_nr() or 0
+        made, self.last_sequence = sequence - self.last_sequence, sequence
+        if self.walks >= MAX_WALKS or (self.hits > 2 and made == self.last_made):
+            return False
+        self.last_made = made
+        return True
+
+
+class BackwardSites:
+    """The backward sites of one cell; each part of a site has its method."""
+
+    def __init__(
+        self, identities: Identities, writes: Writes, *, walks: WalkBudget, checks: WalkBudget
+    ) -> None:
+        self._identities = identities
+        self._writes = writes
+        self._walks = walks
+        self._checks = checks
+        self._hits: dict[int, _RootHits] = {}
+        self._damages: list[tuple[Hit, _Constant]] = []
+        self._foreign_functions: set[int] = set()
+        self._awaits_argument: set[int] = set()
+
+    def root(self, value: object, site: _Constant) -> None:
+        """What a backward starts from."""
+        if id(site) in self._foreign_functions:
+            return
+        if is_tensor(value):
+            self._backward([value], site)
+        elif isinstance(value, (list, tuple)):
+            self._backward([tensor for tensor in value if is_tensor(tensor)], site)
+        else:
+            # ``accelerator.backward(loss)``: the root is the argument, which comes next.
+            self._awaits_argument.add(id(site))
+
+    def argument(self, value: object, site: _Constant) -> None:
+        """First argument of ``E.backward(argument)``; a root if E is no tensor."""
+        if id(site) in self._awaits_argument:
+            self._awaits_argument.discard(id(site))
+            if is_tensor(value):
+                self._backward([value], site)
+
+    def function(self, value: object, site: _Constant) -> None:
+        """``grad`` of ``grad(outputs, inputs)``, which may be anybody's function."""
+        if value is torch.autograd.grad or value is torch.autograd.backward:
+            self._foreign_functions.discard(id(site))
+        else:
+            self._foreign_functions.add(id(site))
+
+    def reached(self) -> frozenset[int]:
+        """Return the numbers of all leaves that a backward was seen to reach."""
+        return frozenset(number for hits in self._hits.values() for number in hits.leaves)
+
+    def backwards(self, snapshot: Snapshot) -> tuple[BackwardCall, ...]:
+        """Return what each site reached; names are those of *snapshot*."""
+        return tuple(_backward_call(hits, snapshot) for hits in self._hits.values())
+
+    def damages(self, snapshot: Snapshot) -> tuple[Damage, ...]:
+        """Return the gradients that a write made wrong; names are those of *snapshot*."""
+        return tuple(
+            Damage(
+                site=Site.from_constant(hit.write.site),
+                kind=DamageKind(hit.kind),
+                node=hit.node,
+                backward=Site.from_constant(backward),
+                leaves=tuple(dict.fromkeys(map(snapshot.name, hit.leaves))),
+            )
+            for hit, backward in self._damages
+        )
+
+    def _backward(self, roots: list[torch.Tensor], site: _Constant) -> None:
+        hits = self._hits.get(id(site))
+        if hits is None:
+            if len(self._hits) >= MAX_SITES:
+                return
+            hits = self._hits[id(site)] = _RootHits(site)
+        another = hits.has_another_graph()
+        is_power_of_two = hits.hits & (hits.hits - 1) == 0
+        check = self._writes.unchecked or hits.hits <= CHECKS or is_power_of_two
+        if another or check:
+            with metadata_only():
+                if another:
+                    self._walk(hits, roots)
+                if check:
+                    found = self._writes.hits(roots, self._identities, self._checks)
+                    self._damages += [(hit, site) for hit in found]
+
+    def _walk(self, hits: _RootHits, roots: list[torch.Tensor]) -> None:
+        hits.walks += 1
+        for root in roots:
+            hits.requires_grad = hits.requires_grad or bool(root.requires_grad)
+            if len(hits.roots) < MAX_ROOTS:
+                hits.roots[self._identities.number(root)] = None
+        reach = Reach((), 0, cut=True)
+        if self._walks.seconds > 0:
+            nodes = [grad_fn(root) for root in roots]
+            reach = Walker(self._identities, self._walks).reach(nodes) if any(nodes) else NOWHERE
+        leaves = [*reach.leaves]
+        leaves += [self._identities.number(r) for r in roots if r.requires_grad and is_leaf(r)]
+        hits.leaves.update(dict.fromkeys(leaves))
+        hits.nodes = max(hits.nodes, reach.nodes)
+        hits.cut = hits.cut or reach.cut
+
+
+def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
+    """Whether *value* is a tensor; asks nothing of its own class."""
+    # Not isinstance, which asks value.__class__: it may be a property of theirs.
+    return issubclass(type(value), torch.Tensor)
+
+
+def _backward_call(hits: _RootHits, snapshot: Snapshot) -> BackwardCall:
+    site = Site.from_constant(hits.constant)
+    named = [snapshot.names[n] for n in hits.roots if n in snapshot.names]
+    return BackwardCall(
+        site=site,
+        roots=tuple(dict.fromkeys(named)) or (site.receiver,),
+        reaches=tuple(dict.fromkeys(map(snapshot.name, hits.leaves))),
+        nodes=hits.nodes,
+        hits=hits.hits,
+        walks=hits.walks,
+        cut=hits.cut,
+        requires_grad=hits.requires_grad,
+    )
