@@ -16,6 +16,12 @@ import re
 from IPython.core.inputtransformer2 import cell_magic
 
 _LINE = re.compile(r"%%gradcheck(?:[ \t]+(.*))?$")
+_ASKS = re.compile(r"^%%gradcheck(?![\w?])", re.M)
+
+
+def asks_for_gradcheck(source: str) -> bool:
+    """Whether a cell asks to be checked, so that it is watched even if no other is."""
+    return _ASKS.search(source) is not None
 
 
 def rewrite_gradcheck(lines: list[str]) -> list[str]:

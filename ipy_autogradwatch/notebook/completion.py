@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from IPython.core import completer
 from IPython.core.interactiveshell import InteractiveShell
 
 from ipy_autogradwatch.notebook.config import REPORTS
@@ -20,13 +21,15 @@ _REPORT = re.compile(r"""^\s*%config\s+AutogradWatch\.report\s*=\s*(['"]?\w*)$""
 def add_matcher(shell: InteractiveShell) -> Any:
     """Teach *shell* our words. Return what `remove_matcher` takes back, or None."""
     matchers = getattr(getattr(shell, "Completer", None), "custom_matchers", None)
-    if matchers is None:
+    # IPython 7 has the list as well, of matchers of another kind.
+    context_matcher: Any = getattr(completer, "context_matcher", None)
+    if matchers is None or context_matcher is None:
         return None
-    from IPython.core.completer import SimpleCompletion, context_matcher
+    simple_completion: Any = completer.SimpleCompletion
 
     def match(context: Any) -> dict[str, Any]:
         words, fragment = words_for(context.line_with_cursor[: context.cursor_position])
-        fitting = [SimpleCompletion(w, type="param") for w in words if w.startswith(fragment)]
+        fitting = [simple_completion(w, type="param") for w in words if w.startswith(fragment)]
         if not fitting:
             return {"completions": []}
         return {"completions": fitting, "suppress": True, "matched_fragment": fragment}
@@ -39,8 +42,8 @@ def add_matcher(shell: InteractiveShell) -> Any:
 def remove_matcher(shell: InteractiveShell, matcher: Any) -> None:
     """Undo `add_matcher`."""
     matchers = getattr(getattr(shell, "Completer", None), "custom_matchers", None)
-    if matcher is not None and matchers is not None and matcher in matchers:
-        matchers.remove(matcher)
+    if matchers is not None:
+        matchers[:] = [other for other in matchers if other is not matcher]
 
 
 def words_for(line: str) -> tuple[tuple[str, ...], str]:

@@ -33,6 +33,8 @@ def show_report(
     show = show or settings.report
     if show == "off" and not report.gradcheck:
         return
+    if report == CellReport(report.cell, error=report.error):
+        return
     # Not before there is something to show: rich takes as long to import as the rest of us.
     from ipy_autogradwatch.render import mimebundle
 

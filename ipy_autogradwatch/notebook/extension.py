@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import os
-import re
 import sys
 from types import MethodType
 from typing import Any, ClassVar
@@ -16,21 +15,18 @@ from ipy_autogradwatch.diagnose import changes, findings
 from ipy_autogradwatch.fence import Fence, safe_str
 from ipy_autogradwatch.instrument import PROBE_NAME, instrument, may_have_sites
 from ipy_autogradwatch.model import CellRecord, CellReport
-from ipy_autogradwatch.notebook.cell_magic import rewrite_gradcheck
+from ipy_autogradwatch.notebook.cell_magic import asks_for_gradcheck, rewrite_gradcheck
 from ipy_autogradwatch.notebook.completion import add_matcher, remove_matcher
 from ipy_autogradwatch.notebook.config import configure
 from ipy_autogradwatch.notebook.display import show_report
 from ipy_autogradwatch.notebook.magics import AutogradWatchMagics
+from ipy_autogradwatch.notebook.origin import origin
 from ipy_autogradwatch.observe.probe import PROBE
 from ipy_autogradwatch.observe.run import Run, Watch, current_run, note
 from ipy_autogradwatch.rules import all_rules
 
 ATTRIBUTE = "_ipy_autogradwatch"
 """The extension hangs on its shell under this name."""
-
-_RUN_NOTEBOOK = re.compile(
-    r"%run\s+(?:-\S+\s+)*['\"]?([^'\"\n]+?\.ipynb|[^'\"\n]+?\.ipy)['\"]?\s*$", re.M
-)
 
 
 class _Latest:
@@ -101,9 +97,10 @@ class Extension:
         self._remove_magics()
         _remove(shell.configurables, self.settings)
         _remove(self._attached, self)
-        run = current_run()
-        if run is not None and run.watch is self._watch:
+        run = self._current_run()
+        while run is not None:  # Unloaded from inside a cell, or a cell in a cell.
             run.finish()
+            run = run.parent
         self._remove_probe()
         if getattr(shell, ATTRIBUTE, None) is self:
             delattr(shell, ATTRIBUTE)
@@ -154,8 +151,8 @@ class Extension:
         Silent executions of front ends (completions, a variable list) come here too, but
         with no run: they are left alone.
         """
-        run = current_run()
-        if self.settings.enabled and run is not None and isinstance(tree, ast.Module):
+        run = self._current_run()
+        if run is not None and self._is_wanted(run) and isinstance(tree, ast.Module):
             with self.fence.guard("instrument"):
                 self._instrument(tree, run)
         return tree
@@ -163,10 +160,8 @@ class Extension:
     def _instrument(self, tree: ast.Module, run: Run) -> None:
         if not self.fence.is_open("instrument"):
             return
-        source, file = run.outermost.source, None
-        if run.source not in source:  # A notebook that %run runs cell by cell.
-            match = _RUN_NOTEBOOK.search(source)
-            source, file = run.source, match[1] if match else "another notebook"
+        text, file = origin(self.shell, AutogradWatchMagics._run_body.__code__)
+        source = run.outermost.source if text is None else text
         if not may_have_sites(source):
             return
         # Not execution_count: while a cell runs it is n in IPython 8 and n + 1 in 9.
@@ -181,8 +176,10 @@ class Extension:
         with self.fence.guard("start of the cell"):
             self._loading = None
             run = self._new_run(getattr(info, "raw_cell", None) or "")
-            info._autogradwatch = run
-            if self.settings.enabled and info.store_history:
+            # %autogradwatch may change the setting before the cell ends.
+            is_watched = self._is_wanted(run)
+            info._autogradwatch = run, is_watched
+            if is_watched and info.store_history:
                 run.look_before()
             run.begin()
 
@@ -191,14 +188,23 @@ class Extension:
             return  # A forked worker that left its cell by another door.
         with self.fence.guard("end of the cell"):
             info = getattr(result, "info", None)
-            run: Run | None = getattr(info, "_autogradwatch", None)
+            run, is_watched = self._begun(info)
             if run is not None:
                 run.finish()
-            elif self._loading is not None:
+            elif self._loading is not None and getattr(info, "store_history", True):
                 run, self._loading = self._loading, None
-            self._finish(run, info, result)
+            self._finish(run, info, result, is_watched=is_watched)
 
-    def _finish(self, run: Run | None, info: Any, result: Any) -> None:
+    def _begun(self, info: Any) -> tuple[Run | None, bool]:
+        """Return the run that `_before` began for a cell, and whether it is watched."""
+        run, is_watched = getattr(info, "_autogradwatch", (None, True))
+        if run is None or run.watch is not self._watch:  # %reload_ext, in this cell.
+            return None, True
+        # The shell keeps the result of its last cell; that should not keep the run.
+        del info._autogradwatch
+        return run, is_watched
+
+    def _finish(self, run: Run | None, info: Any, result: Any, *, is_watched: bool) -> None:
         if run is None or run.parent is not None:
             return
         is_gradcheck = run.gradcheck is not None
@@ -208,7 +214,7 @@ class Extension:
             self.fence.take_failures()
             return
         error = getattr(result, "error_before_exec", None) or getattr(result, "error_in_exec", None)
-        if self.settings.enabled:
+        if is_watched:
             record = run.record(count, error=_named(error), read_gradients=is_gradcheck)
         else:
             run.forget()
@@ -248,7 +254,7 @@ class Extension:
         """
         assert self._magics is not None
         parsed = self._magics.gradcheck_options(options)
-        run = current_run()
+        run = self._current_run()
         if run is not None:
             run.outermost.gradcheck = parsed
 
@@ -259,8 +265,16 @@ class Extension:
             shell.user_ns,
             frozenset(shell.user_ns_hidden),
             source,
-            parent=current_run(),
+            parent=self._current_run(),
         )
+
+    def _current_run(self) -> Run | None:
+        """Return the run of this shell's cell that is running; a cell may run other shells."""
+        run = current_run()
+        return run if run is not None and run.watch is self._watch else None
+
+    def _is_wanted(self, run: Run) -> bool:
+        return self.settings.enabled or asks_for_gradcheck(run.outermost.source)
 
 
 def _remove(items: list[Any], item: object) -> None:

@@ -53,7 +53,7 @@ class AutogradWatchMagics(Magics):
             %autogradwatch report            the last cell's report in full
             %autogradwatch report findings   from now on: changes, always, findings or off
         """
-        arguments = parse_argstring(self.autogradwatch, line)
+        arguments = _parsed(self.autogradwatch, line, "%autogradwatch explain AGW101")
         if arguments.command not in COMMANDS:
             raise UsageError(
                 f"%autogradwatch: unknown command {arguments.command!r}; "
@@ -158,15 +158,14 @@ class AutogradWatchMagics(Magics):
         Raises:
             UsageError: They are not understood.
         """
-        return parse_argstring(self.gradcheck, line)
+        return _parsed(self.gradcheck, line, "%%gradcheck --full")
 
     def _run_body(self, line: str, cell: str) -> Any:
         __tracebackhide__ = True
         shell: Any = self._shell
+        raw = f"%%gradcheck {line}\n{cell}"  # `origin` reads it.
         source = "\n" + shell.transform_cell(cell)  # The body keeps the lines of the cell.
-        name = shell.compile.cache(
-            source, shell.displayhook.prompt_count, raw_code=f"%%gradcheck {line}\n{cell}"
-        )
+        name = shell.compile.cache(source, shell.displayhook.prompt_count, raw_code=raw)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=name))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(shell.compile(tree, name, "exec"), shell.user_global_ns, shell.user_ns)
@@ -188,3 +187,14 @@ class AutogradWatchMagics(Magics):
 
     def _say(self, text: str) -> None:
         self._shell.display_pub.publish(data={"text/plain": text}, metadata={})
+
+
+def _parsed(magic: Any, line: str, example: str) -> Any:
+    """Return the options in *line*; an error says how it is done."""
+    try:
+        return parse_argstring(magic, line)
+    except UsageError as error:
+        name = example.split()[0]
+        raise UsageError(f"{name}: {error}; as in: {example} (or ask {name}?)") from None
+    except ValueError as error:  # A quotation that is not closed.
+        raise UsageError(f"{example.split()[0]}: {error}; as in: {example}") from None
