@@ -42,7 +42,7 @@ def may_have_sites(source: str) -> bool:
 def instrument(
     tree: ast.Module, source: str, *, cell: int | None, file: str | None = None
 ) -> tuple[Site, ...]:
-    """Put probes into *tree*, in place, and return their sites in source order.
+    """Put probes into *tree*, in place, and return their sites, each before those inside it.
 
     IPython unregisters a transformer that raises, and runs the tree as the transformer
     left it. So everything that can fail comes first: places are found and described while
@@ -57,7 +57,7 @@ def instrument(
     places = find_places(tree)
     if not places:
         return ()
-    editor = EditorSource(tree, source)
+    editor = EditorSource(tree, source, places)
     sites = tuple(editor.site(place, cell=cell, file=file) for place in places)
-    insert_probes(zip(places, sites, strict=True))
+    insert_probes(list(zip(places, sites, strict=True)))
     return sites

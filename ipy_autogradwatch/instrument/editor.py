@@ -1,158 +1,120 @@
-"""From positions in a tree to positions in the cell as the user sees it.
-
-IPython hands a transformer a tree without its source. The tree may start further down
-than line 1 of the editor (IPython strips leading blank lines; ``%%time`` compiles the
-lines below it) and further to the right (it strips a common indent and prompts;
-``%time x.data`` compiles a part of a line). So the names in the tree are looked for in
-the cell's text: where all of them stand at the same distance is where the tree came from.
-"""
+"""Describe a place in a tree as the user sees it in the editor: a `Site`."""
 
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
-from collections.abc import Iterator
 
+from ipy_autogradwatch.instrument.align import Alignment, editor_lines
 from ipy_autogradwatch.instrument.places import Place
 from ipy_autogradwatch.model import Site, SiteKind, Span
 
-_MAX_ANCHORS = 60
 _MAX_TEXT = 400
 _MAX_NAME = 120
-# What IPython writes where the user wrote ``%magic``, ``!command`` or ``%%gradcheck``.
-_NOT_THE_USERS = frozenset(
-    b"get_ipython run_line_magic run_cell_magic system getoutput set_next_input "
-    b"_ipy_autogradwatch begin_gradcheck".split()
-)
-
-_Anchor = tuple[int, int, bytes]
-"""Line and column in the tree, and the word that stands there."""
+_NOT_SPACE = re.compile(rb"\S")
+_NOT_PARENTHESES = re.compile(rb"#[^\n]*|[^()]+")
 
 
 class EditorSource:
     """The cell as the user sees it, and where in it a tree stands."""
 
-    def __init__(self, tree: ast.Module, source: str) -> None:
-        self._lines = [line.encode() for line in source.splitlines()]
-        words = [anchor for anchor in _words(tree) if anchor[2] not in _NOT_THE_USERS]
-        self._down = self._find_offset(words[:: max(1, len(words) // _MAX_ANCHORS)])
-        self._words = {line: (column, word) for line, column, word in reversed(words)}
-        self._right: dict[int, int] = {}
+    def __init__(self, tree: ast.Module, source: str, places: list[Place]) -> None:
+        self._lines = editor_lines(source)
+        self._at = Alignment(tree, self._lines, (place.node for place in places))
+        self._statements: dict[int, str] = {}
 
     def site(self, place: Place, *, cell: int | None, file: str | None) -> Site:
         """Describe *place* in the user's lines, columns and words."""
         node = place.node
         span = self._span(node)
-        if place.kind is not SiteKind.LEAF and isinstance(node, ast.Attribute):
-            # In a chain over several lines, the line is that of the word itself.
-            word = len(node.attr)
-            if span.line != span.end_line:
-                span = Span(span.end_line, span.end_column - word, span.end_line, span.end_column)
+        if span.line != span.end_line:
+            span = self._word(place, span)
         return Site(
             kind=place.kind,
             cell=cell,
             file=file,
             span=span,
             receiver=self._receiver(place),
-            statement=self._statement(place),
+            statement=self._statement(place, span.line),
             consumer=place.consumer,
             text=self._line(span.line),
         )
 
-    def _find_offset(self, anchors: list[_Anchor]) -> int:
-        """Return how many lines further down the editor has what the tree has."""
-        best, most = 0, 0
-        for down in range(len(self._lines)):
-            matched = self._matched(anchors, down)
-            if matched > most:
-                best, most = down, matched
-            if matched == len(anchors):
-                break
-        return best
+    def _word(self, place: Place, span: Span) -> Span:
+        """Return the part of *span*, which is of several lines, that holds the word itself."""
+        node = place.node
+        if isinstance(node, ast.Call):
+            return span if place.name is None else self._span(place.name)
+        if place.kind is SiteKind.LEAF:
+            return span
+        start = span.end_column - len(node.attr.encode())
+        return Span(span.end_line, start, span.end_line, span.end_column)
 
-    def _matched(self, anchors: list[_Anchor], down: int) -> int:
-        """Return how many words stand where they should if the tree stands at *down*."""
-        shifts: dict[int, int | None] = {}
-        matched = 0
-        for line, column, word in anchors:
-            if line not in shifts:
-                shifts[line] = self._shift(line + down, column, word)
-            shift = shifts[line]
-            if shift is None or line + down > len(self._lines):
-                continue
-            matched += self._lines[line + down - 1].startswith(word, column + shift)
-        return matched
-
-    def _shift(self, line: int, column: int, word: bytes) -> int | None:
-        """Return how many bytes further right *word* stands in the editor's *line*."""
-        if not 1 <= line <= len(self._lines):
-            return None
-        text = self._lines[line - 1]
-        if text.startswith(word, column):
-            return 0
-        found = text.find(word, column)
-        return None if found < 0 else found - column
-
-    def _span(self, node: ast.expr) -> Span:
-        end_line = node.end_lineno or node.lineno
-        end_column = node.end_col_offset or node.col_offset
+    def _span(self, node: ast.expr | ast.stmt) -> Span:
+        # What another transformer put in may stand nowhere.
+        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+        end_line = node.end_lineno or line
+        end_column = node.end_col_offset
         return Span(
-            node.lineno + self._down,
-            node.col_offset + self._moved_right(node.lineno),
-            end_line + self._down,
-            end_column + self._moved_right(end_line),
+            self._at.line(line),
+            column + self._at.right(line),
+            self._at.line(end_line),
+            (column if end_column is None else end_column) + self._at.right(end_line),
         )
 
-    def _moved_right(self, line: int) -> int:
-        """Return how many bytes further right the editor has *line* of the tree."""
-        if line not in self._right:
-            column, word = self._words.get(line, (0, b""))
-            self._right[line] = self._shift(line + self._down, column, word) or 0
-        return self._right[line]
-
-    def _segment(self, span: Span) -> str:
+    def _segment(self, span: Span) -> bytes:
         """Return the text of *span*, or nothing where the editor has no such lines."""
-        lines = self._lines[span.line - 1 : span.end_line]
-        if not lines:
-            return ""
-        lines = [*lines[:-1], lines[-1][: span.end_column]] if span.end_column else lines
+        lines = self._lines[span.line - 1 : min(span.end_line, span.line + _MAX_TEXT)]
+        if len(lines) < 2:
+            return b"".join(lines)[span.column : span.end_column]
+        if span.line + len(lines) > span.end_line:
+            lines[-1] = lines[-1][: span.end_column]
         lines[0] = lines[0][span.column :]
-        return b"\n".join(lines).decode(errors="replace")
+        return b"\n".join(lines)
 
     def _receiver(self, place: Place) -> str:
         node, receiver = place.node, place.receiver
+        span = self._span(receiver)
         if isinstance(node, ast.Attribute):
-            # Up to the dot, so that parentheses around the receiver are kept.
-            text = self._segment(self._span(node)).rpartition(".")[0]
+            # Parentheses around the receiver are its, and not in its span.
+            whole = self._span(node)
+            start = Span(whole.line, whole.column, span.end_line, span.end_column)
+            end = Span(span.end_line, span.end_column, whole.end_line, whole.end_column)
+            text = self._segment(start) + _NOT_PARENTHESES.sub(b"", self._segment(end))
         else:
-            text = self._segment(self._span(receiver))
-        return textwrap.shorten(text or ast.unparse(receiver), _MAX_NAME, placeholder="…")
+            text = self._segment(span)
+        if not text or (b"\n" in text and b"#" in text):
+            text = _unparsed(receiver).encode("utf-8", "surrogatepass")
+        words = " ".join(text[: 8 * _MAX_NAME].decode(errors="replace").split())
+        return words if len(words) <= _MAX_NAME else words[: _MAX_NAME - 1] + "…"
 
     def _line(self, line: int) -> str:
         text = self._lines[line - 1] if 1 <= line <= len(self._lines) else b""
         return text.decode(errors="replace").rstrip()[:_MAX_TEXT]
 
-    def _statement(self, place: Place) -> str:
+    def _statement(self, place: Place, line: int) -> str:
         statement = place.statement
         if statement is None:
             return ""
-        line = statement.lineno + self._down
-        body = getattr(statement, "body", None)
-        if isinstance(body, list):
+        if hasattr(statement, "body") or hasattr(statement, "cases"):
             # A compound statement: the line with the access is all of it that matters.
-            first = last = (place.node.end_lineno or place.node.lineno) + self._down
-        else:
-            first, last = line, (statement.end_lineno or statement.lineno) + self._down
-        lines = self._lines[first - 1 : last]
-        text = textwrap.dedent(b"\n".join(lines).decode(errors="replace")).strip()
-        return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
+            return self._line(line).strip()
+        known = self._statements.get(id(statement))
+        if known is None:
+            span = self._span(statement)
+            # The lines below the first are indented as in the editor; so must be that one.
+            before = self._lines[span.line - 1 : span.line]
+            indent = _NOT_SPACE.sub(b" ", b"".join(before)[: span.column])
+            text = indent + self._segment(span)
+            known = textwrap.dedent(text.decode(errors="replace")).strip()
+            known = known if len(known) <= _MAX_TEXT else known[: _MAX_TEXT - 1] + "…"
+            self._statements[id(statement)] = known
+        return known
 
 
-def _words(tree: ast.Module) -> Iterator[_Anchor]:
-    # ast.walk is iterative and goes breadth first.
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            yield node.lineno, node.col_offset, node.id.encode()
-        elif isinstance(node, ast.Attribute) and node.end_lineno and node.end_col_offset:
-            word = node.attr.encode()
-            yield node.end_lineno, node.end_col_offset - len(word), word
+def _unparsed(node: ast.expr) -> str:
+    try:
+        return ast.unparse(node)
+    except RecursionError:  # CPython compiles what its own unparser cannot print.
+        return "…"

@@ -15,21 +15,38 @@ from ipy_autogradwatch.model import SiteKind
 
 # Sub-trees that must not be touched. Annotations become text under ``from __future__
 # import annotations``, probes included; patterns allow names and attributes only.
-_LEFT_ALONE: dict[str, frozenset[str]] = {
-    "arg": frozenset({"annotation"}),
-    "AnnAssign": frozenset({"annotation"}),
-    "FunctionDef": frozenset({"returns", "type_params"}),
-    "AsyncFunctionDef": frozenset({"returns", "type_params"}),
-    "ClassDef": frozenset({"type_params"}),
-    "match_case": frozenset({"pattern"}),
-    "TypeAlias": frozenset({"name", "type_params", "value"}),
+_LEFT_ALONE = {
+    "arg": ("annotation",),
+    "AnnAssign": ("annotation",),
+    "FunctionDef": ("returns", "type_params"),
+    "AsyncFunctionDef": ("returns", "type_params"),
+    "ClassDef": ("type_params",),
+    "match_case": ("pattern",),
+    "TypeAlias": ("name", "type_params", "value"),
 }
-_NONE: frozenset[str] = frozenset()
+# Shared by the whole tree, or of no interest.
+_NO_CHILDREN = ("ctx", "op", "ops", "type_ignores", "type_comment")
 
 # Decorators that hand the body to another compiler, to which the probe is an unknown name.
 _COMPILED = frozenset(
-    {"njit", "jit", "vectorize", "guvectorize", "stencil", "cfunc", "jitclass", "pjit"}
+    [
+        "cfunc",
+        "generated_jit",
+        "guvectorize",
+        "intrinsic",
+        "jit",
+        "jitclass",
+        "njit",
+        "overload",
+        "overload_attribute",
+        "overload_method",
+        "pjit",
+        "register_jitable",
+        "stencil",
+        "vectorize",
+    ]
 )
+_NUMPY = frozenset({"np", "numpy"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 _ATTRIBUTE_FUNCTIONS = {"getattr": 2, "setattr": 3, "delattr": 2}
@@ -46,6 +63,8 @@ class Place:
         receiver: The expression whose value the probe sees first.
         statement: The statement that holds it.
         assignment: The statement ``x.data = value``, when its value gets a probe too.
+        name: The constant ``"data"`` of ``getattr(x, "data")``.
+        class_body: The class whose body, itself and not a method, holds the place.
     """
 
     kind: SiteKind
@@ -55,57 +74,78 @@ class Place:
     parent: ast.AST
     consumer: str = ""
     assignment: ast.Assign | ast.AnnAssign | None = None
+    name: ast.expr | None = None
+    class_body: ast.ClassDef | None = None
 
 
 def find_places(tree: ast.Module) -> list[Place]:
-    """Return the places of *tree* that get a probe, in source order."""
+    """Return the places of *tree* that get a probe, each before those inside it."""
     places: list[Place] = []
     parents = Parents()
     for node, statement in _walk(tree, parents):
         if isinstance(node, ast.Attribute):
             place = _attribute_place(node, statement, parents)
-        elif isinstance(node, ast.Call):
-            place = _call_place(node, statement, parents)
         else:
-            place = None
+            place = _call_place(node, statement, parents)
         if place is not None:
+            place.class_body = _class_around(statement, parents)
             places.append(place)
     return places
 
 
-def _walk(tree: ast.Module, parents: Parents) -> Iterator[tuple[ast.AST, ast.stmt | None]]:
-    """Yield every node that may be touched, with its statement, in source order."""
+def _walk(
+    tree: ast.Module, parents: Parents
+) -> Iterator[tuple[ast.Attribute | ast.Call, ast.stmt | None]]:
+    """Yield every attribute and call that may be touched, with its statement."""
     stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
     while stack:
         node, statement = stack.pop()
-        yield node, statement
-        if isinstance(node, ast.stmt):
+        if isinstance(node, (ast.Attribute, ast.Call)):
+            yield node, statement
+        elif isinstance(node, ast.stmt):
             statement = node
             if isinstance(node, _DEFINITIONS) and any(map(_compiles, node.decorator_list)):
                 continue
-        skipped = _LEFT_ALONE.get(type(node).__name__, _NONE)
-        children = [
-            child
-            for name in node._fields
-            if name not in skipped
-            for child in _nodes(getattr(node, name, None))
-        ]
-        for child in children:
-            parents.note(child, node)
-        stack.extend((child, statement) for child in reversed(children))
+        # The stack gives back the last first.
+        for name in _child_fields(type(node)):
+            value = getattr(node, name, None)
+            for child in reversed(value) if isinstance(value, list) else (value,):
+                if isinstance(child, ast.AST) and _child_fields(type(child)):
+                    parents.note(child, node)
+                    stack.append((child, statement))
 
 
-def _nodes(value: object) -> list[ast.AST]:
-    if isinstance(value, ast.AST):
-        return [value]
-    if isinstance(value, list):
-        return [item for item in value if isinstance(item, ast.AST)]
-    return []
+def _child_fields(kind: type) -> tuple[str, ...]:
+    """Return the fields of a *kind* of node that are walked, last first."""
+    known = _fields.get(kind)
+    if known is None:
+        names: tuple[str, ...] = getattr(kind, "_fields", ())
+        if issubclass(kind, (ast.Name, ast.Constant)):
+            names = ()
+        left_alone = _LEFT_ALONE.get(kind.__name__, ()) + _NO_CHILDREN
+        known = _fields[kind] = tuple(name for name in reversed(names) if name not in left_alone)
+    return known
+
+
+_fields: dict[type, tuple[str, ...]] = {}
+
+
+def _class_around(statement: ast.stmt | None, parents: Parents) -> ast.ClassDef | None:
+    """Return the class in whose own scope *statement* stands, if any."""
+    node: ast.AST | None = statement
+    while node is not None:
+        node = parents.get(node)
+        if isinstance(node, ast.ClassDef):
+            return node
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return None
+    return None
 
 
 def _compiles(decorator: ast.expr) -> bool:
     function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return dotted_name(function).rpartition(".")[2] in _COMPILED
+    base, _, name = dotted_name(function).rpartition(".")
+    return name in _COMPILED and base not in _NUMPY
 
 
 def dotted_name(node: ast.AST) -> str:
@@ -161,7 +201,7 @@ def _call_place(node: ast.Call, statement: ast.stmt | None, parents: Parents) ->
         consumer = ""
         if kind is None:
             kind, consumer = use_of(node, parents)
-        return Place(kind, node, node.args[0], statement, parent, consumer)
+        return Place(kind, node, node.args[0], statement, parent, consumer, name=node.args[1])
     last = name.rpartition(".")[2]
     if last in ("grad", "backward") and (
         name == last

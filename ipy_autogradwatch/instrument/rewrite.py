@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any
 
 from ipy_autogradwatch.instrument.places import ROOT_KEYWORDS, Place
 from ipy_autogradwatch.model import Part, Site, SiteKind
@@ -13,22 +12,34 @@ PROBE_NAME = "__autogradwatch__"
 """Dunder at both ends: a name with a leading dunder only is mangled inside a class."""
 
 
-_Node = TypeVar("_Node", bound=ast.AST)
-
-
-def insert_probes(described: Iterable[tuple[Place, Site]]) -> None:
+def insert_probes(described: list[tuple[Place, Site]]) -> None:
     """Put probes around the expressions of each place.
 
     Every new node gets the position of the expression it stands around.
     """
-    # Outermost places come first in source order. Inserting innermost first keeps each
-    # place's parent the node that it was when found.
-    for place, site in reversed(list(described)):
+    # Outermost places come first. Inserting innermost first keeps each place's parent the
+    # node that it was when found.
+    for place, site in reversed(described):
         constant = site.to_constant()
         if isinstance(place.node, ast.Attribute):
             _probe_attribute(place, place.node, constant)
         else:
             _probe_call(place, place.node, constant)
+    classes = {id(c): c for c in (place.class_body for place, _ in described) if c is not None}
+    for definition in classes.values():
+        _look_past(definition)
+
+
+def _look_past(definition: ast.ClassDef) -> None:
+    """Let the body of a class find the probe without asking the namespace of the class.
+
+    That may be anybody's mapping (``__prepare__``), which counts what it is asked for, or
+    has an answer to everything.
+    """
+    # ``global`` is no code, so nothing else changes. A docstring has to stay the first.
+    first = definition.body[0]
+    has_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    definition.body.insert(int(has_docstring), ast.Global([PROBE_NAME], **_position(first)))
 
 
 def _probe_attribute(place: Place, node: ast.Attribute, site: tuple[object, ...]) -> None:
@@ -67,11 +78,22 @@ def _probe_call(place: Place, node: ast.Call, site: tuple[object, ...]) -> None:
 
 
 def _probe(around: ast.expr, site: tuple[object, ...], part: Part) -> ast.Call:
-    arguments: list[ast.expr] = [around, _at(around, ast.Constant(site))]  # type: ignore[arg-type]
+    here = _position(around)
+    arguments: list[ast.expr] = [around, ast.Constant(site, **here)]  # type: ignore[arg-type]
     if part is not Part.RECEIVER:
-        arguments.append(_at(around, ast.Constant(int(part))))
-    function = _at(around, ast.Name(PROBE_NAME, ast.Load()))
-    return _at(around, ast.Call(function, arguments, []))
+        arguments.append(ast.Constant(int(part), **here))
+    return ast.Call(ast.Name(PROBE_NAME, ast.Load(), **here), arguments, [], **here)
+
+
+def _position(node: ast.expr | ast.stmt) -> dict[str, Any]:
+    if not hasattr(node, "lineno"):
+        return {}  # Another transformer's, which leaves this to IPython.
+    return {
+        "lineno": node.lineno,
+        "col_offset": node.col_offset,
+        "end_lineno": node.end_lineno,
+        "end_col_offset": node.end_col_offset,
+    }
 
 
 def _replace(parent: ast.AST, old: ast.AST, new: ast.expr) -> None:
@@ -86,7 +108,3 @@ def _replace(parent: ast.AST, old: ast.AST, new: ast.expr) -> None:
                 if item is old:
                     value[index] = new
                     return
-
-
-def _at(place: ast.AST, node: _Node) -> _Node:
-    return ast.copy_location(node, place)
