@@ -40,16 +40,23 @@ class ThisPython(KernelSpecManager):
         return KernelSpec(argv=start + options, display_name="Python 3", language="python")
 
 
+class ThisKernel(AsyncKernelManager):
+    """Starts and stops that kernel."""
+
+    def _kernel_spec_manager_default(self) -> ThisPython:
+        return ThisPython()
+
+
 def run_notebook(notebook: Any, *, allow_errors: bool = False) -> Any:
     """Execute *notebook* in place, in a fresh kernel, and return it.
 
     Raises:
         nbclient.exceptions.CellExecutionError: A cell raised that was not allowed to.
     """
-    kernel = AsyncKernelManager(kernel_spec_manager=ThisPython())
     NotebookClient(
         notebook,
-        km=kernel,
+        # By its class: a manager that is handed over would not be shut down.
+        kernel_manager_class=ThisKernel,
         timeout=300,
         allow_errors=allow_errors,
         record_timing=False,

@@ -29,9 +29,8 @@ def clean(text: str) -> str:
 
 def short(text: str, limit: int = MAX_TEXT) -> str:
     """Return *text*, clean and of at most *limit* characters."""
-    if len(text) > limit:
-        return clean(text[: limit - 1]) + "…"
-    return clean(text)
+    shown = clean(text[: limit + 1])
+    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def window(before: str, hit: str, after: str, room: int) -> tuple[str, str, str]:
