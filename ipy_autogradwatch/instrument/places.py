@@ -7,7 +7,6 @@ dies.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ipy_autogradwatch.instrument.data_use import Parents, use_of
@@ -49,6 +48,9 @@ _COMPILED = frozenset(
 _NUMPY = frozenset({"np", "numpy"})
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
+# Each probe makes the tree deeper, and there is a depth that Python does not compile.
+_MAX_NESTED = 20
+
 _ATTRIBUTE_FUNCTIONS = {"getattr": 2, "setattr": 3, "delattr": 2}
 ROOT_KEYWORDS = frozenset({"outputs", "tensors"})
 
@@ -65,6 +67,8 @@ class Place:
         assignment: The statement ``x.data = value``, when its value gets a probe too.
         name: The constant ``"data"`` of ``getattr(x, "data")``.
         class_body: The class whose body, itself and not a method, holds the place.
+        field: Where *parent* has *node*.
+        index: Where in that field, if it is a list.
     """
 
     kind: SiteKind
@@ -76,47 +80,57 @@ class Place:
     assignment: ast.Assign | ast.AnnAssign | None = None
     name: ast.expr | None = None
     class_body: ast.ClassDef | None = None
+    field: str = ""
+    index: int | None = None
+
+
+_Step = tuple[ast.AST, "ast.stmt | None", str, "int | None", int]
+"""A node to look at, its statement, where its parent has it, how many places it is in."""
 
 
 def find_places(tree: ast.Module) -> list[Place]:
     """Return the places of *tree* that get a probe, each before those inside it."""
     places: list[Place] = []
     parents = Parents()
-    for node, statement in _walk(tree, parents):
-        if isinstance(node, ast.Attribute):
-            place = _attribute_place(node, statement, parents)
-        else:
-            place = _call_place(node, statement, parents)
-        if place is not None:
-            place.class_body = _class_around(statement, parents)
-            places.append(place)
-    return places
-
-
-def _walk(
-    tree: ast.Module, parents: Parents
-) -> Iterator[tuple[ast.Attribute | ast.Call, ast.stmt | None]]:
-    """Yield every attribute and call that may be touched, with its statement."""
-    stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
+    stack: list[_Step] = [(tree, None, "", None, 0)]
     while stack:
-        node, statement = stack.pop()
-        if isinstance(node, (ast.Attribute, ast.Call)):
-            yield node, statement
+        node, statement, field, index, nested = stack.pop()
+        if isinstance(node, (ast.Attribute, ast.Call)) and nested < _MAX_NESTED:
+            if isinstance(node, ast.Attribute):
+                place = _attribute_place(node, statement, parents)
+            else:
+                place = _call_place(node, statement, parents)
+            if place is not None:
+                nested += 1
+                place.class_body = _class_around(statement, parents)
+                place.field, place.index = field, index
+                places.append(place)
         elif isinstance(node, ast.stmt):
             statement = node
             if isinstance(node, _DEFINITIONS) and any(map(_compiles, node.decorator_list)):
                 continue
-        # The stack gives back the last first.
-        for name in _child_fields(type(node)):
-            value = getattr(node, name, None)
-            for child in reversed(value) if isinstance(value, list) else (value,):
+        _push_children(stack, node, statement, nested, parents)
+    return places
+
+
+def _push_children(
+    stack: list[_Step], node: ast.AST, statement: ast.stmt | None, nested: int, parents: Parents
+) -> None:
+    for field in _child_fields(type(node)):
+        value = getattr(node, field, None)
+        if isinstance(value, list):
+            for index in range(len(value) - 1, -1, -1):
+                child = value[index]
                 if isinstance(child, ast.AST) and _child_fields(type(child)):
                     parents.note(child, node)
-                    stack.append((child, statement))
+                    stack.append((child, statement, field, index, nested))
+        elif isinstance(value, ast.AST) and _child_fields(type(value)):
+            parents.note(value, node)
+            stack.append((value, statement, field, None, nested))
 
 
 def _child_fields(kind: type) -> tuple[str, ...]:
-    """Return the fields of a *kind* of node that are walked, last first."""
+    """Return the fields of a *kind* of node that are walked; last first, for a stack."""
     known = _fields.get(kind)
     if known is None:
         names: tuple[str, ...] = getattr(kind, "_fields", ())

@@ -55,12 +55,12 @@ def _probe_attribute(place: Place, node: ast.Attribute, site: tuple[object, ...]
         if place.assignment is not None and place.assignment.value is not None:
             place.assignment.value = _probe(place.assignment.value, site, Part.VALUE)
         if isinstance(node.ctx, ast.Load):
-            _replace(place.parent, node, _probe(node, site, Part.ALIAS))
+            _replace(place, _probe(node, site, Part.ALIAS))
 
 
 def _probe_call(place: Place, node: ast.Call, site: tuple[object, ...]) -> None:
     if place.kind is SiteKind.LEAF:
-        _replace(place.parent, node, _probe(node, site, Part.LEAF))
+        _replace(place, _probe(node, site, Part.LEAF))
     elif place.kind is SiteKind.BACKWARD:
         if node.args:
             node.args[0] = _probe(node.args[0], site, Part.ROOT)
@@ -74,15 +74,29 @@ def _probe_call(place: Place, node: ast.Call, site: tuple[object, ...]) -> None:
         if place.kind is SiteKind.ASSIGN:
             node.args[2] = _probe(node.args[2], site, Part.VALUE)
         elif place.kind is not SiteKind.DELETE:
-            _replace(place.parent, node, _probe(node, site, Part.ALIAS))
+            _replace(place, _probe(node, site, Part.ALIAS))
 
 
 def _probe(around: ast.expr, site: tuple[object, ...], part: Part) -> ast.Call:
-    here = _position(around)
-    arguments: list[ast.expr] = [around, ast.Constant(site, **here)]  # type: ignore[arg-type]
+    start, end = _position(around), _position_of_last(around)
+    arguments: list[ast.expr] = [around, ast.Constant(site, **end)]  # type: ignore[arg-type]
     if part is not Part.RECEIVER:
-        arguments.append(ast.Constant(int(part), **here))
-    return ast.Call(ast.Name(PROBE_NAME, ast.Load(), **here), arguments, [], **here)
+        arguments.append(ast.Constant(int(part), **end))
+    return ast.Call(ast.Name(PROBE_NAME, ast.Load(), **start), arguments, [], **end)
+
+
+def _position_of_last(node: ast.expr) -> dict[str, Any]:
+    """Return the position of what *node* does last.
+
+    In a chain over several lines that is the line of its last word. A debugger steps
+    through the probe without going back to the first.
+    """
+    last = node.func if isinstance(node, ast.Call) else node
+    here = _position(last if isinstance(last, ast.Attribute) else node)
+    if isinstance(last, ast.Attribute) and here and here["lineno"] != here["end_lineno"]:
+        here["lineno"] = here["end_lineno"]
+        here["col_offset"] = here["end_col_offset"] - len(last.attr.encode())
+    return here
 
 
 def _position(node: ast.expr | ast.stmt) -> dict[str, Any]:
@@ -96,15 +110,9 @@ def _position(node: ast.expr | ast.stmt) -> dict[str, Any]:
     }
 
 
-def _replace(parent: ast.AST, old: ast.AST, new: ast.expr) -> None:
-    """Put *new* where *old* stands in *parent*."""
-    for name in parent._fields:
-        value = getattr(parent, name, None)
-        if value is old:
-            setattr(parent, name, new)
-            return
-        if isinstance(value, list):
-            for index, item in enumerate(value):
-                if item is old:
-                    value[index] = new
-                    return
+def _replace(place: Place, new: ast.expr) -> None:
+    """Put *new* where the node of *place* stands."""
+    if place.index is None:
+        setattr(place.parent, place.field, new)
+    else:
+        getattr(place.parent, place.field)[place.index] = new
