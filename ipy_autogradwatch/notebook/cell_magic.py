@@ -1,6 +1,6 @@
 """``%%gradcheck`` without a nested run: its line is rewritten, its body stays a cell.
 
-    %%gradcheck --full                 get_ipython()._ipy_autogradwatch.begin_gradcheck('--full')
+    %%gradcheck                        get_ipython()._ipy_autogradwatch.begin_gradcheck('')
     loss = model(x)          becomes   loss = model(x)
     loss.backward()                    loss.backward()
 

@@ -1,4 +1,4 @@
-"""Tab completion for the words and options of our magics, where IPython has matchers (8.6)."""
+"""Tab completion of %autogradwatch and its settings, where IPython has matchers (8.6)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ipy_autogradwatch.notebook.config import REPORTS
 from ipy_autogradwatch.rules import all_rules
 
 COMMANDS = ("on", "off", "status", "explain", "ignore", "report")
-GRADCHECK_OPTIONS = ("--full",)
 
-_LINE = re.compile(r"^\s*%{1,2}(gradcheck|autogradwatch)\s+(.*?)(\S*)$")
+_LINE = re.compile(r"^\s*%autogradwatch\s+(.*?)(\S*)$")
 _REPORT = re.compile(r"""^\s*%config\s+AutogradWatch\.report\s*=\s*(['"]?\w*)$""")
 
 
@@ -54,9 +53,7 @@ def words_for(line: str) -> tuple[tuple[str, ...], str]:
     match = _LINE.match(line)
     if match is None:
         return (), ""
-    magic, before, fragment = match[1], match[2].split(), match[3]
-    if magic == "gradcheck":
-        return (GRADCHECK_OPTIONS if fragment.startswith("-") else ()), fragment
+    before, fragment = match[1].split(), match[2]
     if not before:
         return COMMANDS, fragment
     if before[0] in ("explain", "ignore"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -24,12 +25,14 @@ def check_call(shell: InteractiveShell, line: str) -> str:
     Raises:
         UsageError: *line* is no call, or nothing in it is a tensor.
     """
+    __tracebackhide__ = True
     if not line.strip():
         raise UsageError(f"%gradcheck wants a call, {_EXAMPLE} (or use it as %%gradcheck)")
     if imported_torch() is None:
         raise UsageError("%gradcheck: torch is not imported in this notebook: import torch")
-    call = _parse(line.strip())
-    function, arguments, keywords = _evaluate(shell, call)
+    line = line.strip()
+    call = _parse(line)
+    function, arguments, keywords = _evaluate(shell, call, line)
     from ipy_autogradwatch.observe.call_check import NothingToCheck, check_gradients, is_tensor
 
     names = _names(function, call, len(arguments))
@@ -57,9 +60,10 @@ def _parse(line: str) -> ast.Call:
 
 
 def _evaluate(
-    shell: InteractiveShell, call: ast.Call
+    shell: InteractiveShell, call: ast.Call, line: str
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Evaluate the parts of *call*, in Python's order: function, then arguments."""
+    __tracebackhide__ = True
 
     def parts(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
         return function, arguments, keywords
@@ -69,20 +73,21 @@ def _evaluate(
     tree = ast.fix_missing_locations(ast.Expression(ast.copy_location(taken_apart, call)))
     scope = {**shell.user_ns, name: parts}
     found: tuple[Any, tuple[Any, ...], dict[str, Any]]
-    found = eval(compile(tree, "<%gradcheck>", "eval"), scope)
+    compiler: Any = shell.compile
+    file = compiler.cache(line, shell.displayhook.prompt_count)  # For a traceback.
+    found = eval(compile(tree, file, "eval"), scope)
     return found
 
 
 def _names(function: Any, call: ast.Call, count: int) -> tuple[str, ...]:
-    """Return what each positional argument is called: the parameter's name, or its text."""
+    """Return what each positional argument is called: its text if short, or the parameter."""
     parameters = attempt(lambda: list(inspect.signature(function).parameters), [])
     texts = [ast.unparse(argument) for argument in call.args]
-    names = []
+    taken = {keyword.arg for keyword in call.keywords}
+    names: list[str] = []
     for index in range(count):
-        if index < len(texts) and len(texts) == count and texts[index].isidentifier():
-            names.append(texts[index])
-        elif index < len(parameters):
-            names.append(parameters[index])
-        else:
-            names.append(f"argument {index + 1}")
+        name = texts[index] if len(texts) == count else "*"  # With *arguments there is no text.
+        parameter = parameters[index] if index < len(parameters) else f"argument {index + 1}"
+        is_plain = re.fullmatch(r"[\w.]{1,30}", name) is not None
+        names.append(name if is_plain and name not in taken else parameter)
     return tuple(names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from IPython.core import magic as _magic
@@ -61,7 +62,8 @@ class AutogradWatchMagics(Magics):
             )
         takes_value = arguments.command in ("explain", "ignore", "report")
         if arguments.value is not None and not takes_value:
-            raise UsageError(f"%autogradwatch {arguments.command} takes no {arguments.value!r}")
+            command = f"%autogradwatch {arguments.command}"
+            raise UsageError(f"{command} takes no {arguments.value!r}; as in: {command}")
         getattr(self, f"_{arguments.command}")(arguments.value)
 
     def _on(self, _: None) -> None:
@@ -119,14 +121,14 @@ class AutogradWatchMagics(Magics):
         wanted = (code or "").upper()
         if wanted not in codes:
             what = "which rule?" if code is None else f"there is no rule {code!r};"
+            known = ", ".join(get_close_matches(wanted, codes, 3, 0.5) or codes[:3])
             raise UsageError(
-                f"%autogradwatch {command}: {what} There are {', '.join(codes)}; "
+                f"%autogradwatch {command}: {what} there are {known} (Tab lists all), "
                 f"as in: %autogradwatch {command} {codes[0]}"
             )
         return wanted
 
     @magic_arguments("%gradcheck")
-    @argument("--full", action="store_true", help="list every tensor, changed or not")
     @no_var_expand
     @line_cell_magic
     def gradcheck(self, line: str, cell: str | None = None) -> Any:
@@ -146,6 +148,7 @@ class AutogradWatchMagics(Magics):
 
             %gradcheck f(x, weight=w)
         """
+        __tracebackhide__ = True
         if cell is None:
             return self._check_call(line)
         # By hand, or from a script that nbconvert has written.
@@ -158,7 +161,7 @@ class AutogradWatchMagics(Magics):
         Raises:
             UsageError: They are not understood.
         """
-        return _parsed(self.gradcheck, line, "%%gradcheck --full")
+        return _parsed(self.gradcheck, line, "%%gradcheck")
 
     def _run_body(self, line: str, cell: str) -> Any:
         __tracebackhide__ = True
@@ -175,6 +178,7 @@ class AutogradWatchMagics(Magics):
         return eval(expression, shell.user_global_ns, shell.user_ns)
 
     def _check_call(self, line: str) -> None:
+        __tracebackhide__ = True
         from ipy_autogradwatch.notebook.gradcheck_call import check_call
 
         self._say(check_call(self._shell, line))

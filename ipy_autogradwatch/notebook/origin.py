@@ -55,8 +55,7 @@ def origin(shell: InteractiveShell, by_hand: CodeType) -> tuple[str | None, str 
     return outer, file
 
 
-def _shown(path: object) -> str:
-    """Return *path* as the user would write it."""
-    if isinstance(path, Path) and path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return str(path)
+def _shown(name: object) -> str:
+    """Return the name of a file as the user would write it."""
+    path = Path(str(name))  # Already a Path in some versions of IPython.
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
