@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ipy_autogradwatch.fence import attempt
 from ipy_autogradwatch.observe.identity import Identities
 
 
@@ -42,8 +43,19 @@ class Reach:
     nodes: int
     cut: bool
 
+    @property
+    def is_empty_handed(self) -> bool:
+        """Whether the walk was cut before it began: worth another try."""
+        return self.cut and self.nodes <= 1
+
 
 NOWHERE = Reach((), 0, cut=False)
+
+
+def sequence_nr(node: Any) -> int:
+    """Return when *node* was made, as a number; 0 for None or where torch does not tell."""
+    number: int = 0 if node is None else attempt(lambda: node._sequence_nr(), 0)
+    return number
 
 
 @dataclass(slots=True)

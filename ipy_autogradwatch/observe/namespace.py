@@ -1,76 +1,43 @@
 """Find the tensors of a namespace, by the names a user would type.
 
 Objects of the user's are not trusted: no attribute is asked for in the ordinary way, no
-``__iter__``, ``__len__``, ``__eq__``, ``__class__`` or property of theirs is run. What an
-object holds is read from its instance dict and slots, what a list or dict holds by the
-methods of the builtin types themselves, and what kind of object it is from ``type()``.
+``__iter__``, ``__len__``, ``__eq__``, ``__hash__``, ``__class__`` or property of theirs is
+run. What an object holds is read from its instance dict and slots, what a list or dict
+holds by the methods of the builtin types themselves, and what kind of object it is from
+``type()`` (see ``kinds``).
 """
 
 from __future__ import annotations
 
-import sys
 import time
-import types
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 
-from ipy_autogradwatch.fence import attempt
+from ipy_autogradwatch.observe import kinds
+from ipy_autogradwatch.observe.kinds import (
+    PLAIN,
+    Kind,
+    Kinds,
+    instance_dict,
+    registered,
+    slot_items,
+)
 
 MAX_DEPTH = 8
+"""Steps from a variable; one into what a module has registered is none."""
 MAX_ITEMS = 1000
-"""Of one list, tuple or dict."""
+"""Of one list, tuple, dict or object."""
+_SAMPLE = 50
+_LONGEST_KEY = 60
+_MOST_OTHER_NAMES = 4
 
-_mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_class_dict: Callable[[type], Mapping[str, Any]] = type.__dict__["__dict__"].__get__
-
-# A dict, not a tuple or set: `in` then compares classes by identity first, and hashes by
-# address; a metaclass with an `__eq__` of its own is not among the keys.
-_ATOMS = dict.fromkeys(
-    (
-        *(str, bytes, bytearray, int, float, complex, bool, type(None), type, range, slice),
-        *(types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType),
-        *(types.GeneratorType, types.CoroutineType, types.CodeType, types.FrameType),
-        *(torch.dtype, torch.device, torch.Size, torch.Generator),
-    )
-)
-# What is in objects of these packages is theirs. A figure alone has ten thousand objects.
-_FOREIGN = frozenset(
-    [
-        "IPython",
-        "ipykernel",
-        "traitlets",
-        "rich",
-        "numpy",
-        "pandas",
-        "matplotlib",
-        "scipy",
-        "sklearn",
-        "seaborn",
-        "plotly",
-        "PIL",
-        "bokeh",
-        "altair",
-        "tqdm",
-        "ipywidgets",
-        "tensorboard",
-        "wandb",
-        "zmq",
-        "tornado",
-        "jupyter_client",
-        "pytest",
-        "cv2",
-        "jax",
-        "tensorflow",
-        "polars",
-        "pyarrow",
-        "networkx",
-        "sympy",
-        "builtins",
-    ]
+_SHELL_NAMES = frozenset(
+    ["In", "Out", "exit", "quit", "get_ipython", "open", "_ih", "_oh", "_dh", "_i", "_ii", "_iii"]
 )
 
 
@@ -94,8 +61,9 @@ def find_tensors(
 ) -> Found:
     """Return the tensors that can be reached from *namespace*.
 
-    Breadth first: variables before what is in them, so that a cut loses the deepest, and
-    a tensor goes by its shortest name.
+    A tensor goes by its first name in this order: variables, and what the modules among
+    them have registered, as they come; what is in other variables, nearest first; what an
+    optimizer holds.
 
     Args:
         namespace: Names and values.
@@ -104,187 +72,260 @@ def find_tensors(
         seconds: Stop after this long.
     """
     search = _Search(max_tensors, time.perf_counter() + seconds)
-    for name, value in list(namespace.items()):
-        if not (name in hidden or _is_shell_name(name)):
-            search.meet(name, value, 0)
+    search.variables(namespace, hidden)
     search.run()
     return Found(search.tensors, search.also, search.cut)
 
 
 def _is_shell_name(name: str) -> bool:
     """``_``, ``__``, ``_3``, ``_i3``, ``_ih`` and dunders: IPython's, not the user's."""
-    if not name.startswith("_"):
-        return name in ("In", "Out", "exit", "quit", "get_ipython", "open")
+    if name[:1] != "_":
+        return name in _SHELL_NAMES
     rest = name.lstrip("_")
     return (
         not rest
         or rest.isdigit()
-        or name in ("_ih", "_oh", "_dh", "_ii", "_iii", "_i")
-        or (rest[:1] == "i" and rest[1:].isdigit())
-        or name.endswith("__")
+        or (rest[0] == "i" and rest[1:].isdigit())
+        or name[-2:] == "__"
+        or name in _SHELL_NAMES
     )
 
 
 class _Search:
+    """One search. What waits stands in three queues: modules go first, optimizers last."""
+
     def __init__(self, max_tensors: int, deadline: float) -> None:
         self.tensors: list[tuple[str, torch.Tensor]] = []
         self.also: dict[str, list[str]] = {}
         self.cut = ""
+        self._stopped = False
         self._name_of: dict[int, str] = {}
-        self._queue: deque[tuple[str, object, int]] = deque()
+        self._kinds = Kinds()
+        # Kept while the search runs, so that no id comes back as another object's.
         self._seen: dict[int, object] = {}
+        self._modules: deque[tuple[str, object, int, Kind]] = deque()
+        self._others: deque[tuple[str, object, int, Kind]] = deque()
+        self._optimizers: deque[tuple[str, object, int, Kind]] = deque()
         self._max_tensors = max_tensors
         self._deadline = deadline
+        self._half_time = (deadline + time.perf_counter()) / 2
 
-    def meet(self, name: str, value: object, depth: int) -> None:
-        """Take note of a tensor, queue what may hold tensors, pass over the rest."""
-        kind = type(value)
-        if kind in _ATOMS:
-            return
-        if issubclass(kind, torch.Tensor):
-            known = self._name_of.get(id(value))
-            if known is not None:
-                names = self.also.setdefault(known, [])
-                if len(names) < 4:
-                    names.append(name)
-            elif len(self.tensors) < self._max_tensors:
-                self._name_of[id(value)] = name
-                self.tensors.append((name, value))  # type: ignore[arg-type]
-            else:
-                self._cut(f"more than {self._max_tensors} tensors")
-        elif kind is tuple and len(value) <= 4 and all(type(v) in _ATOMS for v in value):  # type: ignore[arg-type, attr-defined]
-            pass  # ``kernel_size=(3, 3)``: a model is full of them.
-        elif depth < MAX_DEPTH and id(value) not in self._seen:
-            # Kept while the search runs, so that no id comes back as another object's.
-            self._seen[id(value)] = value
-            self._queue.append((name, value, depth + 1))
+    def variables(self, namespace: Mapping[str, object], hidden: frozenset[str]) -> None:
+        """Meet the variables, and at once what the modules among them have registered.
 
-    def _cut(self, reason: str) -> None:
-        if not self.cut:
-            self.cut = reason
+        A module that takes more than half of the bounds waits for the other variables.
+        """
+        of = self._kinds.of
+        # Two lists instead of a list of pairs: ten thousand new pairs set off the collector.
+        names: list[Any] = self._copy("the namespace", lambda: namespace)
+        values = self._copy("the namespace", namespace.values)
+        for count, (name, value) in enumerate(zip(names, values, strict=False)):
+            kind = of(value)
+            if kind is PLAIN or type(name) is not str or name in hidden or _is_shell_name(name):
+                pass
+            elif namespace.get(name) is value:
+                self._meet(name, value, 1, kind)
+                while self._modules and self._has_plenty():
+                    self._read(self._modules.popleft())
+            if count % 256 == 255:
+                self._mind_the_time()
+            if self._stopped:
+                return
 
     def run(self) -> None:
         """Search until everything was met, or a bound is reached."""
-        meet, queue = self.meet, self._queue
-        while queue and not self.cut:
-            name, value, depth = queue.popleft()
-            for suffix, item in _items(value):
-                if type(item) not in _ATOMS:
-                    meet(name + suffix, item, depth)
-            if time.perf_counter() > self._deadline:
-                self._cut("the search took too long")
+        while not self._stopped:
+            queue = self._modules or self._others or self._optimizers
+            if not queue:
+                return
+            self._read(queue.popleft())
+            self._mind_the_time()
 
+    def _has_plenty(self) -> bool:
+        return 2 * len(self.tensors) < self._max_tensors and time.perf_counter() < self._half_time
 
-def _items(value: object) -> Iterator[tuple[str, object]]:
-    """Yield what *value* holds, with what a user would type after its name to get it."""
-    kind = type(value)
-    if issubclass(kind, torch.nn.Module):
-        yield from _module_items(value)
-    elif issubclass(kind, torch.optim.Optimizer):
-        groups = _instance_dict(value).get("param_groups")
-        if type(groups) is list:
-            yield ".param_groups", groups
-    elif issubclass(kind, (list, tuple, deque)):
-        yield from _sequence_items(value, kind)
-    elif issubclass(kind, dict):
-        yield from _dict_items(value)
-    elif _may_look_into(kind):
-        for name, item in _attributes(value, kind):
-            if not name.startswith("__"):
-                yield f".{name}", item
+    def _mind_the_time(self) -> None:
+        if time.perf_counter() > self._deadline:
+            self._note_cut("the search took too long")
+            self._stopped = True
 
+    def _note_cut(self, reason: str) -> None:
+        self.cut = self.cut or reason
 
-def _sequence_items(value: Any, kind: type) -> Iterator[tuple[str, object]]:
-    fields = _class_dict(kind).get("_fields") if issubclass(kind, tuple) else None
-    iterate = next(base.__iter__ for base in (list, tuple, deque) if issubclass(kind, base))
-    names: tuple[object, ...] = fields if type(fields) is tuple else ()
-    for index, item in enumerate(iterate(value)):
-        if index >= MAX_ITEMS:
+    def _read(self, waiting: tuple[str, Any, int, Kind]) -> None:
+        name, value, depth, kind = waiting
+        if kind.role == kinds.MODULE:
+            self._module(name, value, depth, kind)
             return
-        name = names[index] if index < len(names) else None
-        yield (f".{name}" if type(name) is str else f"[{index}]"), item
+        of = self._kinds.of
+        for item_name, item in self._held(name, value, kind):
+            found = of(item)
+            if found is not PLAIN:
+                self._meet(item_name, item, depth, found)
+                if self._stopped:
+                    return
 
+    def _meet(self, name: str, value: Any, depth: int, kind: Kind) -> None:
+        """Take note of a tensor, and queue what may hold tensors."""
+        role = kind.role
+        if role == kinds.TENSOR:
+            self._tensor(name, value, depth)
+        elif id(value) in self._seen:
+            pass
+        elif role == kinds.MODULE:
+            self._seen[id(value)] = value
+            self._modules.append((name, value, depth, kind))
+        elif depth <= MAX_DEPTH + 1 and not (kind.is_tuple and self._is_plain_tuple(value)):
+            self._seen[id(value)] = value
+            queue = self._optimizers if role == kinds.OPTIMIZER else self._others
+            queue.append((name, value, depth + 1, kind))
 
-def _dict_items(value: Any) -> Iterator[tuple[str, object]]:
-    # A copy in one step: another thread may be filling it.
-    items = list(dict.items(value)) if dict.__len__(value) <= MAX_ITEMS else _first(value)
-    for key, item in items:
-        if type(key) is str and len(key) <= 60:
-            yield f'["{key}"]' if '"' not in key else f"[{key!r}]", item
-        elif type(key) in (int, bool, float) or _is_plain_tuple(key):
-            yield f"[{key!r}]", item
+    def _tensor(self, name: str, tensor: torch.Tensor, depth: int) -> None:
+        known = self._name_of.get(id(tensor))
+        if known is not None:
+            names = self.also.setdefault(known, [])
+            if len(names) < _MOST_OTHER_NAMES:
+                names.append(name)
+        elif depth > MAX_DEPTH + 1:
+            self._note_cut(f"some lie deeper than {MAX_DEPTH} steps from a variable")
+        elif len(self.tensors) < self._max_tensors:
+            self._name_of[id(tensor)] = name
+            self.tensors.append((name, tensor))
         else:
-            yield "[...]", item
+            self._note_cut(f"there are more than {self._max_tensors}")
+            self._stopped = True
 
+    def _is_plain_tuple(self, value: tuple[object, ...]) -> bool:
+        """``kernel_size=(3, 3)``: a model is full of them."""
+        if len(value) > 8:
+            return False
+        of = self._kinds.of
+        for item in value:  # noqa: SIM110 - all() takes twice as long
+            if of(item) is not PLAIN:
+                return False
+        return True
 
-def _first(value: Any) -> list[tuple[object, object]]:
-    taken: list[tuple[object, object]] = []
-    for item in dict.items(value):
-        if len(taken) >= MAX_ITEMS:
-            break
-        taken.append(item)
-    return taken
+    def _module(self, name: str, module: object, depth: int, kind: Kind) -> None:
+        known, classify = self._kinds.known, self._kinds.classify
+        attributes = instance_dict(module, kind)
+        holders, first = registered(attributes)
+        for held in holders:
+            for key, item in self._pairs(held, name):
+                found = known.get(id(type(item))) or classify(type(item))
+                if found is not PLAIN and type(key) is str:
+                    item_name = _attribute_name(name, key, kind)
+                    if found.role == kinds.TENSOR:
+                        self._tensor(item_name, item, depth)
+                    else:
+                        self._meet(item_name, item, depth, found)
+        for key, item in self._pairs(attributes, name, first):
+            found = known.get(id(type(item))) or classify(type(item))
+            if found is PLAIN or type(key) is not str or key[:1] == "_":
+                pass
+            elif not (found.is_tuple and self._is_plain_tuple(item)):
+                self._meet(_attribute_name(name, key, kind), item, depth, found)
 
-
-def _is_plain_tuple(key: object) -> bool:
-    return type(key) is tuple and len(key) <= 4 and all(type(k) in (int, str) for k in key)
-
-
-def _module_items(module: object) -> Iterator[tuple[str, object]]:
-    attributes = _instance_dict(module)
-    in_brackets = issubclass(type(module), (torch.nn.ModuleDict, torch.nn.ParameterDict))
-    for holder in ("_parameters", "_buffers", "_modules"):
-        held = attributes.get(holder)
-        if type(held) is dict or type(held) is OrderedDict:
-            yield from _registered(held, in_brackets)
-    for name, value in list(attributes.items()):
-        if type(value) not in _ATOMS and type(name) is str and name[:1] != "_":
-            yield f".{name}", value
-
-
-def _registered(held: Any, in_brackets: bool) -> Iterator[tuple[str, object]]:
-    """What a module has registered: ``net.fc``, ``net[0]``, ``net["head"]``."""
-    for name, item in list(dict.items(held)):
-        if item is None or type(name) is not str:
-            continue
-        if name.isdigit():
-            yield f"[{name}]", item
-        elif in_brackets or not name.isidentifier():
-            yield f'["{name}"]', item
+    def _held(self, name: str, value: Any, kind: Kind) -> Iterator[tuple[str, object]]:
+        """Yield what *value* holds, with what a user would type to get it."""
+        if kind.role == kinds.SEQUENCE:
+            yield from self._sequence(name, value, kind)
+        elif kind.role == kinds.DICT:
+            for index, (key, item) in enumerate(self._pairs(value, name)):
+                suffix = _key_suffix(key)
+                yield name + suffix if suffix else f"list({name}.values())[{index}]", item
         else:
-            yield f".{name}", item
+            is_optimizer = kind.role == kinds.OPTIMIZER
+            for key, item in self._pairs(instance_dict(value, kind), name):
+                if type(key) is str and key[:2] != "__":
+                    # The state of an optimizer is keyed by tensors, and has no names.
+                    if is_optimizer and (key[0] == "_" or key in ("state", "defaults")):
+                        continue
+                    yield f"{name}.{key}", item
+            for key, item in slot_items(value, kind):
+                yield f"{name}.{key}", item
+
+    def _sequence(self, name: str, value: Any, kind: Kind) -> Iterator[tuple[str, object]]:
+        base, fields = kind.base, kind.fields
+        items = self._copy(name, lambda: islice(base.__iter__(value), MAX_ITEMS))
+        if base.__len__(value) > MAX_ITEMS:
+            self._mind_the_rest(name, items, lambda: _end(value, base))
+        for index, item in enumerate(items):
+            field = fields[index] if index < len(fields) else None
+            yield (f"{name}.{field}" if type(field) is str else f"{name}[{index}]"), item
+
+    def _pairs(self, held: Any, name: str, after: int = 0) -> list[tuple[object, Any]]:
+        """Return keys and values of a dict, as many as the bound allows."""
+        if dict.__len__(held) <= MAX_ITEMS:
+            return self._copy(name, lambda: islice(dict.items(held), after, None))
+        pairs = self._copy(name, lambda: islice(dict.items(held), after, MAX_ITEMS))
+        values = [value for _, value in pairs]
+        self._mind_the_rest(name, values, lambda: islice(reversed(dict.values(held)), _SAMPLE))
+        return pairs
+
+    def _copy(self, name: str, items: Callable[[], Iterable[Any]]) -> list[Any]:
+        # In one step: another thread may be filling it.
+        try:
+            return list(items())
+        except RuntimeError:
+            self._note_cut(f"{name} was changing")
+            return []
+
+    def _mind_the_rest(
+        self, name: str, items: list[Any], end: Callable[[], Iterable[object]]
+    ) -> None:
+        """Say that only the first items of *name* were looked at, unless they are numbers."""
+        sample = [*items[:_SAMPLE], *self._copy(name, end)]
+        if not all(map(self._is_plain, sample)):
+            self._note_cut(f"{name} has more than {MAX_ITEMS} items")
+
+    def _is_plain(self, item: Any) -> bool:
+        kind = self._kinds.of(item)
+        if kind.role == kinds.TENSOR or kind.role == kinds.MODULE:
+            return False
+        if kind is PLAIN:
+            return True
+        if kind.role == kinds.SEQUENCE:
+            inner: list[Any] = self._copy("", lambda: islice(kind.base.__iter__(item), _SAMPLE))
+        else:
+            held = item if kind.role == kinds.DICT else instance_dict(item, kind)
+            inner = self._copy("", lambda: islice(dict.values(held), _SAMPLE))
+        return all(self._kinds.of(value) is PLAIN for value in inner)
 
 
-def _may_look_into(kind: type) -> bool:
-    if issubclass(kind, (types.ModuleType, type)):
-        return False
-    module = _class_dict(kind).get("__module__")
-    if type(module) is not str:
-        return False
-    package = module.partition(".")[0]
-    return package == "__main__" or not (package in _FOREIGN or package in sys.stdlib_module_names)
+def _attribute_name(name: str, key: str, kind: Kind) -> str:
+    if key.isidentifier() and not kind.takes_key:
+        return f"{name}.{key}"
+    if kind.takes_key:
+        return name + (_key_suffix(key) or f"[{key!r}]")
+    if kind.takes_index and key.isdigit():
+        return f"{name}[{key}]"
+    return f"getattr({name}, {key!r})"
 
 
-def _instance_dict(value: object) -> dict[str, object]:
-    """Return the ``__dict__`` of *value* unless its class has put something else there."""
-    for base in _mro(type(value)):
-        descriptor = _class_dict(base).get("__dict__")
-        if descriptor is not None and type(descriptor) is not types.GetSetDescriptorType:
-            return {}
-    return attempt(lambda: _own_dict(value), {})
+def _end(value: Any, base: Any) -> Iterable[object]:
+    if base is deque:
+        return islice(deque.__reversed__(value), _SAMPLE)
+    end: Iterable[object] = base.__getitem__(value, slice(-_SAMPLE, None))
+    return end
 
 
-def _own_dict(value: object) -> dict[str, object]:
-    found = object.__getattribute__(value, "__dict__")
-    return found if type(found) is dict else {}
+_SIMPLE_KEYS = frozenset(map(id, (int, float, bool, type(None))))
 
 
-def _attributes(value: object, kind: type) -> Iterator[tuple[str, object]]:
-    yield from [(n, v) for n, v in list(_instance_dict(value).items()) if type(n) is str]
-    for base in _mro(kind):
-        for name, member in list(_class_dict(base).items()):
-            # A slot is read by C code. Everything else in a class may be code of theirs.
-            if type(member) is types.MemberDescriptorType and type(name) is str:
-                held = attempt(lambda m=member: m.__get__(value), None)  # type: ignore[misc]
-                if held is not None:
-                    yield name, held
+def _key_suffix(key: Any) -> str | None:
+    """Return ``["w"]`` for a key that a user could type, else None."""
+    if type(key) is str:
+        if len(key) > _LONGEST_KEY:
+            return None
+        return f'["{key}"]' if key.isprintable() and not {'"', "\\"} & {*key} else f"[{key!r}]"
+    if type(key) is tuple:
+        if not 1 <= len(key) <= 4:
+            return None
+        parts = [_key_suffix(part) for part in key if type(part) is not tuple]
+        if len(parts) < len(key) or None in parts:
+            return None
+        comma = "," if len(key) == 1 else ""
+        return "[" + ", ".join(part[1:-1] for part in parts if part) + comma + "]"
+    if id(type(key)) not in _SIMPLE_KEYS or key != key:
+        return None
+    return None if type(key) is int and key.bit_length() > 64 else f"[{key!r}]"

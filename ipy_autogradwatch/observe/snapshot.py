@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import torch
 
 from ipy_autogradwatch.fence import attempt
 from ipy_autogradwatch.model import GradChange, GradState, TensorState
 from ipy_autogradwatch.observe import tensor_facts as facts
-from ipy_autogradwatch.observe.graph import NOWHERE, Reach, WalkBudget, Walker
+from ipy_autogradwatch.observe.graph import NOWHERE, Reach, WalkBudget, Walker, sequence_nr
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.namespace import find_tensors
 
 MAX_TENSORS = 2000
-SEARCH_SECONDS = 0.010
-
-_Key = tuple[Any, ...]
-"""All that is read of one tensor; equal keys mean that nothing was done to it."""
+SEARCH_SECONDS = 0.015
 
 
 @dataclass(slots=True)
@@ -36,7 +33,7 @@ class _Seen:
     """
 
     number: int
-    key: _Key
+    key: facts.Key
     reach: Reach
     grad_number: int | None
     grad_version: int | None
@@ -107,29 +104,36 @@ def _take(
     previous: Snapshot | None,
     read_gradients: bool,
 ) -> Snapshot:
-    snapshot = Snapshot()
-    walker = Walker(identities, budget)
     found = find_tensors(namespace, hidden=hidden, max_tensors=MAX_TENSORS, seconds=SEARCH_SECONDS)
-    snapshot.cut = found.cut
+    snapshot = Snapshot(cut=found.cut)
     snapshot.also = {name: tuple(names) for name, names in found.also.items()}
     known = {} if previous is None else previous.seen
-    for name, tensor in found.tensors:
-        number = identities.number(tensor)
+    number_of = identities.number
+    unwalked: list[tuple[_Seen, torch.Tensor]] = []
+    readings = facts.read_all([tensor for _, tensor in found.tensors])
+    for (name, tensor), (key, gradient, grad_version) in zip(found.tensors, readings, strict=True):
+        number = number_of(tensor)
+        grad_number = None if gradient is None else number_of(gradient)
         snapshot.names[number] = name
-        key = facts.quick_key(tensor)
-        gradient = facts.grad(tensor)
-        grad_number = None if gradient is None else identities.number(gradient)
-        grad_version = None if gradient is None else facts.version(gradient)
         seen = known.get(name)
-        if seen is None or (seen.number, seen.key) != (number, key):
-            reach = walker.reach([facts.grad_fn(tensor)]) if key[3] and not key[4] else NOWHERE
-            seen = _Seen(number, key, reach, grad_number, grad_version)
-        elif (seen.grad_number, seen.grad_version) != (grad_number, grad_version):
+        if seen is None or seen.number != number or seen.key != key or seen.reach.is_empty_handed:
+            seen = _Seen(number, key, NOWHERE, grad_number, grad_version)
+            if key[3] and not key[4]:
+                unwalked.append((seen, tensor))
+        elif seen.grad_number != grad_number or seen.grad_version != grad_version:
             seen = _Seen(number, key, seen.reach, grad_number, grad_version)
         snapshot.seen[name] = seen
-        if gradient is not None and read_gradients:
+        if read_gradients and gradient is not None:
             snapshot.elements[number] = attempt(lambda g=gradient: _elements(g), {})  # type: ignore[misc]
+    _walk(unwalked, Walker(identities, budget))
     return snapshot
+
+
+def _walk(unwalked: list[tuple[_Seen, torch.Tensor]], walker: Walker) -> None:
+    nodes = [facts.grad_fn(tensor) for _, tensor in unwalked]
+    # The oldest first: the graph of a later one ends where an earlier one was walked.
+    for index in sorted(range(len(nodes)), key=lambda index: sequence_nr(nodes[index])):
+        unwalked[index][0].reach = walker.reach([nodes[index]])
 
 
 def _elements(gradient: torch.Tensor) -> dict[str, Any]:
@@ -137,13 +141,17 @@ def _elements(gradient: torch.Tensor) -> dict[str, Any]:
 
     The one place of the watch that reads elements: only ``%%gradcheck`` comes here.
     """
+    if not facts.is_ordinary(gradient) or torch._C._len_torch_dispatch_stack():
+        return {}  # Somebody's code would see what we compute.
     with torch.no_grad():
         values = gradient.detach()
         if values.layout is torch.sparse_coo:
             values = values.coalesce().values()
         if values.numel() == 0:
             return {"norm": 0.0, "max_abs": 0.0, "mean_abs": 0.0, "nonfinite": 0}
-        magnitude = values.abs().double()
+        magnitude = values.abs()
+        if magnitude.device.type != "mps":  # It has no float64.
+            magnitude = magnitude.double()
         finite = torch.isfinite(magnitude)
         bad = int((~finite).sum())
         good = magnitude[finite] if bad else magnitude
@@ -171,53 +179,94 @@ def states(
     result: dict[str, TensorState] = {}
     for name, seen in snapshot.seen.items():
         before = earlier.get(seen.number) if since is not None else seen
-        grad = _grad_change(seen, before, was_reached=seen.number in reached)
-        elements = snapshot.elements.get(seen.number)
-        state = _plain_state(snapshot, name, seen)
-        if elements or (grad is not None and grad is not GradChange.UNCHANGED):
-            assert grad is not None
-            change = GradState(grad, version=seen.grad_version, **(elements or {}))
-            state = replace(state, grad=change)
-        result[name] = state
+        change, elements = _UNCHANGED, None
+        if before is not seen:
+            change = _grad_change(seen, before, was_reached=seen.number in reached)
+        if snapshot.elements:
+            elements = snapshot.elements.get(seen.number)
+        if elements:
+            grad = GradState(change, version=seen.grad_version, **elements)
+            result[name] = _state(snapshot, name, seen, grad)
+        elif change is _UNCHANGED:
+            result[name] = _unchanged_state(snapshot, name, seen)
+        else:
+            grad = _new_grad(change, seen.grad_version, None, None, None, None)
+            result[name] = _state(snapshot, name, seen, grad)
     return result
 
 
-def _plain_state(snapshot: Snapshot, name: str, seen: _Seen) -> TensorState:
-    """Return the state of one tensor with an unchanged gradient."""
-    reaches = tuple(dict.fromkeys(map(snapshot.name, seen.reach.leaves)))
-    also = snapshot.also.get(name, ())
+def _unchanged_state(snapshot: Snapshot, name: str, seen: _Seen) -> TensorState:
+    """Return the state of a tensor whose gradient did not change: one object, while it lasts."""
     state = seen.state
-    if state is None or state.reaches != reaches or state.also != also:
-        shape, dtype, device, requires_grad, leaf, version, storage, node, parameter = seen.key
-        grad = GradState(GradChange.UNCHANGED, version=seen.grad_version)
-        state = seen.state = TensorState(
-            shape=None if shape is None else tuple(shape),
-            dtype=facts.name_of(dtype),
-            device=facts.name_of(device),
-            requires_grad=requires_grad,
-            is_leaf=leaf,
-            grad_fn=node,
-            version=version,
-            reaches=reaches,
-            reaches_cut=seen.reach.cut,
-            grad=None if seen.grad_number is None else grad,
-            identity=seen.number,
-            storage=storage,
-            is_parameter=parameter,
-            also=also,
-        )
+    if (
+        state is None
+        or state.also != snapshot.also.get(name, ())
+        or (seen.reach.leaves and state.reaches != _reaches(snapshot, seen))
+    ):
+        grad = None
+        if seen.grad_number is not None:
+            grad = _new_grad(_UNCHANGED, seen.grad_version, None, None, None, None)
+        state = seen.state = _state(snapshot, name, seen, grad)
     return state
 
 
-def _grad_change(now: _Seen, before: _Seen | None, *, was_reached: bool) -> GradChange | None:
-    """Return what happened to a gradient, or None where there was and is none."""
+def _reaches(snapshot: Snapshot, seen: _Seen) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(map(snapshot.name, seen.reach.leaves)))
+
+
+def _state(snapshot: Snapshot, name: str, seen: _Seen, grad: GradState | None) -> TensorState:
+    shape, dtype, device, requires_grad, leaf, version, storage, node, parameter = seen.key
+    return _new_state(
+        None if shape is None else facts.plain_shape(shape),
+        facts.name_of_dtype_or_device(dtype),
+        facts.name_of_dtype_or_device(device),
+        requires_grad,
+        leaf,
+        node,
+        version,
+        _reaches(snapshot, seen) if seen.reach.leaves else (),
+        seen.reach.cut,
+        grad,
+        seen.number,
+        storage,
+        parameter,
+        snapshot.also.get(name, ()),
+    )
+
+
+_Made = TypeVar("_Made")
+
+
+def _quick_maker(kind: type[_Made]) -> Callable[..., _Made]:
+    """Return what makes a *kind*, a frozen dataclass with slots, from all its fields.
+
+    Its own ``__init__`` takes three times as long, and a training step makes hundreds.
+    """
+    setters = [kind.__dict__[each.name].__set__ for each in fields(kind)]  # type: ignore[arg-type]
+
+    def make(*values: object) -> _Made:
+        made = object.__new__(kind)
+        for set_field, value in zip(setters, values, strict=True):
+            set_field(made, value)
+        return made
+
+    return make
+
+
+_UNCHANGED = GradChange.UNCHANGED
+_new_state = _quick_maker(TensorState)
+_new_grad = _quick_maker(GradState)
+
+
+def _grad_change(now: _Seen, before: _Seen | None, *, was_reached: bool) -> GradChange:
+    """Return what happened to a gradient; one that was and is None is unchanged."""
     old = None if before is None else before.grad_number
     if now.grad_number is None:
-        return None if old is None else GradChange.CLEARED
+        return _UNCHANGED if old is None else GradChange.CLEARED
     if old is None:
         return GradChange.NEW
     if old != now.grad_number:
         return GradChange.REPLACED
     if before is not None and before.grad_version == now.grad_version:
-        return GradChange.UNCHANGED
+        return _UNCHANGED
     return GradChange.ACCUMULATED if was_reached else GradChange.WRITTEN
