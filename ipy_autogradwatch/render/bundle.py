@@ -8,6 +8,7 @@ from ipy_autogradwatch.model import REPORT_VERSION, CellReport
 from ipy_autogradwatch.render.html import as_html
 from ipy_autogradwatch.render.outline import outline
 from ipy_autogradwatch.render.text import as_text
+from ipy_autogradwatch.render.words import short
 
 MIME_JSON = "application/vnd.autogradwatch+json"
 
@@ -36,8 +37,8 @@ def mimebundle(
                     "column": finding.column,
                     "end_line": finding.end_line,
                     "end_column": finding.end_column,
-                    "headline": finding.headline,
-                    "instead": finding.instead,
+                    "headline": short(finding.headline),
+                    "instead": short(finding.instead),
                 }
                 for finding in report.findings[:max_findings]
             ],
