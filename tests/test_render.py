@@ -342,7 +342,7 @@ def test_a_report_of_endless_lines_is_bounded(char):
     shown = bundle(nasty_report(char * 10_000))
     assert len(shown["text/plain"]) < 20_000
     assert len(shown["text/html"]) < 60_000
-    assert len(json.dumps(shown[MIME_JSON])) < 10_000
+    assert len(json.dumps(shown[MIME_JSON], ensure_ascii=False)) < 10_000
 
 
 @pytest.mark.parametrize("width", [40, 60, 88])
