@@ -225,6 +225,12 @@ def instance_dict(value: object, kind: Kind) -> Any:
     return found if issubclass(type(found), dict) else {}
 
 
+def instance_attribute(value: object, name: str) -> object:
+    """Return what *value* has under *name* in its instance dict, or None."""
+    kind = Kind(OBJECT, type(value), _has_dict(type(value)))
+    return dict.get(instance_dict(value, kind), name)
+
+
 def slot_items(value: object, kind: Kind) -> Iterable[tuple[str, object]]:
     """Yield name and value of each slot that is filled."""
     for name, member in kind.slots:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ipy_autogradwatch.fence import attempt
 from ipy_autogradwatch.model import TensorFacts
-from ipy_autogradwatch.observe.kinds import defines, name_of_class
+from ipy_autogradwatch.observe.kinds import defines, instance_attribute, name_of_class
 
 _BASE: Any = torch._C.TensorBase
 _shape, _dtype, _device = _BASE.shape.__get__, _BASE.dtype.__get__, _BASE.device.__get__
@@ -185,9 +185,10 @@ def dtype_name(tensor: torch.Tensor) -> str:
 
 def device_name(tensor: torch.Tensor) -> str:
     """Return ``cpu``, ``cuda:0`` and the like."""
-    device = attempt(lambda: _device(tensor), None)
+    device: object = attempt(lambda: _device(tensor), None)
     if device is None:  # A FakeTensor answers by `__torch_dispatch__`, and has it here.
-        device = attempt(lambda: object.__getattribute__(tensor, "__dict__")["fake_device"], "?")
+        names = ("_fake_device", "fake_device")
+        device = next(filter(None, (instance_attribute(tensor, n) for n in names)), None)
     return name_of_dtype_or_device(device) if type(device) is torch.device else "?"
 
 
