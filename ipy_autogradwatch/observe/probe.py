@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, TypeVar
 
 from ipy_autogradwatch.model import Part
@@ -51,7 +52,8 @@ class Probe:
         if tensor is None:
             tensor = self._look_for_torch()
         # Not isinstance: it would ask value.__class__, which may be a property of theirs.
-        if issubclass(type(value), tensor):
+        kind = type(value)
+        if kind is tensor or issubclass(kind, tensor):
             if not self._is_compiling():
                 self._note(value, site, part)
         elif part >= _ROOT and tensor is not _Nothing and not self._is_compiling():
@@ -68,15 +70,18 @@ class Probe:
         """Tell *note* of every tensor from now on."""
         self._note = note
         self._tensor = None
+        # At once if there is one: else a function that is compiled before the probe met
+        # anything would be compiled again after it.
+        self._look_for_torch()
 
     def _look_for_torch(self) -> type:
         torch = imported_torch()
-        if torch is None:
+        # A compiler that traces this must not see the state change.
+        if torch is None or torch.compiler.is_compiling():
             return _Nothing
         self._is_compiling = torch.compiler.is_compiling
-        self._tensor = torch.Tensor
-        tensor: type = torch.Tensor
-        return tensor
+        self._tensor = tensor = torch.Tensor
+        return tensor  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # cloudpickle sends a notebook function with the globals it names. The worker gets
@@ -90,12 +95,15 @@ def _ignore(value: object, site: tuple[Any, ...], part: int) -> None:
 
 def imported_torch() -> Any | None:
     """Return torch if the notebook has finished importing it, else None."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
+    torch: Any = sys.modules.get("torch")
     # Its dict, not its attributes: a lazy module would be loaded by being asked.
-    names = object.__getattribute__(torch, "__dict__")
-    if "Tensor" not in names or "compiler" not in names:
+    if type(torch) is ModuleType:
+        names = torch.__dict__  # As `torch.compile` can trace it.
+    elif issubclass(type(torch), ModuleType):
+        names = object.__getattribute__(torch, "__dict__")
+    else:
+        return None  # Not imported; or a stand-in, of which there is nothing to expect.
+    if not isinstance(names.get("Tensor"), type) or "compiler" not in names:
         return None
     return None if getattr(names.get("__spec__"), "_initializing", False) else torch
 
