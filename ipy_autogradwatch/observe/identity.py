@@ -29,6 +29,7 @@ class Identities:
         self._makers: dict[int, tuple[int | None, int]] = {}
         self._numbers = itertools.count(1)
         self._sweep_at = 4096
+        self._sweep_makers_at = 1024
 
     def number(self, tensor: torch.Tensor) -> int:
         """Return the number of *tensor*, always above 0."""
@@ -42,9 +43,12 @@ class Identities:
 
     def note_maker(self, tensor: torch.Tensor, cell: int | None, line: int) -> None:
         """Remember which line made *tensor* a leaf; the first line is the one kept."""
+        number = self.number(tensor)
+        if len(self._makers) >= self._sweep_makers_at:
+            self._sweep()
         if len(self._makers) >= MAX_MAKERS:
             del self._makers[next(iter(self._makers))]
-        self._makers.setdefault(self.number(tensor), (cell, line))
+        self._makers.setdefault(number, (cell, line))
 
     def maker(self, number: int) -> tuple[int | None, int] | None:
         """Return the (cell, line) that made a leaf of the tensor with *number*, if known."""
@@ -52,4 +56,7 @@ class Identities:
 
     def _sweep(self) -> None:
         self._entries = {key: e for key, e in self._entries.items() if e.ref() is not None}
+        alive = {entry.number for entry in self._entries.values()}
+        self._makers = {n: made for n, made in self._makers.items() if n in alive}
         self._sweep_at = max(4096, 2 * len(self._entries))
+        self._sweep_makers_at = max(1024, 2 * len(self._makers))

@@ -65,7 +65,8 @@ class Snapshot:
             made_at = identities.maker(number)
             if made_at is not None:
                 cell, line = made_at
-                self.labels[number] = f"<leaf of cell {cell}, line {line}>"
+                place = "another notebook" if cell is None else f"cell {cell}"
+                self.labels[number] = f"<leaf of {place}, line {line}>"
 
     def name(self, number: int) -> str:
         """Return what the tensor object with *number* is called."""
