@@ -57,7 +57,8 @@ class Alignment:
         self._down = 0
         self._right: dict[int, int] = {}
         last = max((node.end_lineno or 0 for node in tree.body[-1:]), default=0)
-        self._is_plain = last >= _last_code_line(lines) and all(
+        self._last_code = _last_code_line(lines)
+        self._is_plain = last >= self._last_code and all(
             _stands(lines, line, column, word) for line, column, word in _words(nodes)
         )
         if not self._is_plain:
@@ -90,6 +91,8 @@ class Alignment:
         for visible in (None, _visible_lines(self._lines)):
             if visible is None or len(visible) < len(self._lines):
                 self._visible, before = visible, self._visible
+                if visible is not None:
+                    self._last_code = max((n for n in visible if n <= self._last_code), default=0)
                 better = self._best_offset(last, best)
                 if better is None:
                     self._visible = before
@@ -129,7 +132,7 @@ class Alignment:
     def _rank(self, down: int, last: int) -> int:
         """Return how well it is explained that the tree starts at *down*: 0 is best."""
         first = self._editor_line(1, down)
-        if self._editor_line(last, down) >= _last_code_line(self._lines) and all(
+        if self._editor_line(last, down) >= self._last_code and all(
             not line.strip() or line.lstrip().startswith(b"%%") for line in self._lines[: first - 1]
         ):
             return 0  # A cell, or the body of a cell magic.

@@ -13,7 +13,7 @@ from ipy_autogradwatch.model import Site, SiteKind, Span
 _MAX_TEXT = 400
 _MAX_NAME = 120
 _NOT_SPACE = re.compile(rb"\S")
-_NOT_PARENTHESES = re.compile(rb"#[^\n]*|[^()]+")
+_NOT_PARENTHESES = re.compile(rb"#[^\n]*|[^()#]+")
 
 
 class EditorSource:
