@@ -34,9 +34,8 @@ _Rows = dict[int, list[_Word]]
 
 def editor_lines(source: str) -> list[bytes]:
     """Return the lines of *source*; only what ends a line for Python ends one here."""
-    # Not splitlines(), for which a form feed or a U+2028 inside a string ends a line too.
-    encoded = source.encode("utf-8", "surrogatepass")
-    return encoded.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    # Encoded first: in a str, a form feed or a U+2028 ends a line too.
+    return source.encode("utf-8", "surrogatepass").splitlines()
 
 
 class Alignment:
