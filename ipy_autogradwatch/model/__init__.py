@@ -21,6 +21,7 @@ Field names are PyTorch's own words; ``docs/glossary.md`` has the list.
 from ipy_autogradwatch.model.record import (
     BackwardCall,
     CellRecord,
+    CellSource,
     Damage,
     DamageKind,
     DataAccess,
@@ -43,6 +44,7 @@ __all__ = [
     "BackwardCall",
     "CellRecord",
     "CellReport",
+    "CellSource",
     "Change",
     "ChangeKind",
     "Damage",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ipy_autogradwatch.model.source import Site
@@ -55,6 +55,11 @@ class BackwardCall:
         walks: How often its graph was walked: the first time, and when it changed.
         cut: A walk was cut, so `reaches` may lack some.
         requires_grad: Whether any root requires grad. If none does, backward raises.
+        uncleared: Names of leaves whose ``.grad`` still was that of an earlier step, with an
+            update in between, so that this backward added to it.
+        zero: Names of leaves that are reached only through nodes whose derivative is zero.
+        flat: Names of such nodes.
+        late: Sites that made a leaf after the graph was made, of leaves not reached.
     """
 
     site: Site
@@ -65,6 +70,10 @@ class BackwardCall:
     walks: int
     cut: bool
     requires_grad: bool
+    uncleared: tuple[str, ...] = ()
+    zero: tuple[str, ...] = ()
+    flat: tuple[str, ...] = ()
+    late: tuple[Site, ...] = ()
 
 
 class DamageKind(str, enum.Enum):
@@ -97,6 +106,23 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
+class CellSource:
+    """A cell that ran, as text.
+
+    Attributes:
+        cell: Execution count.
+        raw: As the user sees it.
+        python: As Python parses it: magics replaced, the body alone for ``%%time``.
+        down: How many lines further down the editor has what `python` has.
+    """
+
+    cell: int
+    raw: str
+    python: str
+    down: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CellRecord:
     """Everything observed while one cell ran: the only input of a rule.
 
@@ -105,6 +131,8 @@ class CellRecord:
         before, after: Tensors of the namespace by the name a user would type.
         cuts: What was left out for want of time or space, a sentence each.
         error: Class and text of the exception that ended the cell, or None.
+        error_at: (cell, line) of the traceback's frames that stand in cells, outermost first.
+        sources: The cells that ran, this one last.
     """
 
     cell: int
@@ -115,3 +143,5 @@ class CellRecord:
     after: Mapping[str, TensorState] = field(default_factory=dict)
     cuts: tuple[str, ...] = ()
     error: tuple[str, str] | None = None
+    error_at: tuple[tuple[int, int], ...] = ()
+    sources: Sequence[CellSource] = ()

@@ -6,6 +6,7 @@ import ast
 import builtins
 import os
 import sys
+from dataclasses import replace
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -21,6 +22,7 @@ from ipy_autogradwatch.notebook.config import configure
 from ipy_autogradwatch.notebook.display import show_report
 from ipy_autogradwatch.notebook.magics import AutogradWatchMagics
 from ipy_autogradwatch.notebook.origin import origin
+from ipy_autogradwatch.notebook.sources import Sources
 from ipy_autogradwatch.observe.probe import PROBE
 from ipy_autogradwatch.observe.run import Run, Watch, current_run, note
 from ipy_autogradwatch.rules import all_rules
@@ -50,6 +52,7 @@ class Extension:
         self.settings, self.refused_settings = configure(shell)
         self.report: CellReport | None = None
         self._watch = Watch(self.fence)
+        self._sources = Sources(shell)
         self._magics: AutogradWatchMagics | None = None
         self._replaced_magics: dict[str, dict[str, Any]] = {}
         self._matcher: Any = None
@@ -219,6 +222,11 @@ class Extension:
         else:
             run.forget()
             record = CellRecord(count, error=_named(error))
+        with self.fence.guard("sources"):
+            self._sources.note(count, run.source)
+            if error is not None:
+                record = replace(record, error_at=self._sources.places(error, count))
+            record = replace(record, sources=self._sources.all())
         report = self._diagnose(record, is_gradcheck=is_gradcheck)
         self.report = latest.report = report
         with self.fence.guard("render"):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, TypeGuard
 
 import torch
 
 from ipy_autogradwatch.model import BackwardCall, Damage, DamageKind, Site
-from ipy_autogradwatch.observe.graph import NOWHERE, Reach, WalkBudget, Walker
+from ipy_autogradwatch.observe.graph import NOWHERE, ZERO_DERIVATIVE, Reach, WalkBudget, Walker
+from ipy_autogradwatch.observe.history import LeafHistory
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.snapshot import Snapshot
 from ipy_autogradwatch.observe.tensor_facts import grad_fn, is_leaf, metadata_only
@@ -29,14 +31,19 @@ class _RootHits:
     __slots__ = (
         "constant",
         "cut",
+        "flat",
         "hits",
         "last_made",
         "last_sequence",
+        "late",
+        "leaf_refs",
         "leaves",
         "nodes",
         "requires_grad",
         "roots",
+        "uncleared",
         "walks",
+        "zero",
     )
 
     def __init__(self, constant: _Constant) -> None:
@@ -50,6 +57,11 @@ class _RootHits:
         self.nodes = 0
         self.cut = False
         self.requires_grad = False
+        self.zero: dict[int, None] = {}
+        self.flat: set[str] = set()
+        self.late: dict[int, _Constant] = {}
+        self.leaf_refs: list[weakref.ref[torch.Tensor]] = []
+        self.uncleared: dict[int, None] = {}
 
     def has_another_graph(self) -> bool:
         """Count a hit, and say whether its graph may differ from that of the hit before.
@@ -69,12 +81,19 @@ class BackwardSites:
     """The backward sites of one cell; each part of a site has its method."""
 
     def __init__(
-        self, identities: Identities, writes: Writes, *, walks: WalkBudget, checks: WalkBudget
+        self,
+        identities: Identities,
+        writes: Writes,
+        history: LeafHistory,
+        *,
+        walks: WalkBudget,
+        checks: WalkBudget,
     ) -> None:
         self._identities = identities
         self._writes = writes
         self._walks = walks
         self._checks = checks
+        self._history = history
         self._hits: dict[int, _RootHits] = {}
         self._damages: list[tuple[Hit, _Constant]] = []
         self._foreign_functions: set[int] = set()
@@ -141,6 +160,9 @@ class BackwardSites:
                 if another:
                     self._walk(hits, roots)
                 if check:
+                    leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
+                    left = self._history.uncleared(leaves, self._identities)
+                    hits.uncleared.update(dict.fromkeys(left))
                     found = self._writes.hits(roots, self._identities, self._checks)
                     self._damages += [(hit, site) for hit in found]
 
@@ -152,13 +174,28 @@ class BackwardSites:
                 hits.roots[self._identities.number(root)] = None
         reach = Reach((), 0, cut=True)
         if self._walks.seconds > 0:
-            nodes = [grad_fn(root) for root in roots]
-            reach = Walker(self._identities, self._walks).reach(nodes) if any(nodes) else NOWHERE
+            reach = self._reach(hits, [node for node in map(grad_fn, roots) if node is not None])
         leaves = [*reach.leaves]
         leaves += [self._identities.number(r) for r in roots if r.requires_grad and is_leaf(r)]
         hits.leaves.update(dict.fromkeys(leaves))
         hits.nodes = max(hits.nodes, reach.nodes)
         hits.cut = hits.cut or reach.cut
+
+    def _reach(self, hits: _RootHits, nodes: list[Any]) -> Reach:
+        if not nodes:
+            return NOWHERE
+        walker = Walker(self._identities, self._walks)
+        reach = walker.reach(nodes)
+        hits.leaf_refs = [weakref.ref(leaf) for leaf in walker.met]
+        made = max(node._sequence_nr() for node in nodes)
+        for site in self._history.made_after(made, reach.leaves):
+            hits.late[id(site)] = site
+        if reach.flat and not reach.cut:
+            hits.flat |= reach.flat
+            steep = Walker(self._identities, self._walks, around=ZERO_DERIVATIVE).reach(nodes)
+            if not steep.cut:
+                hits.zero.update(dict.fromkeys(n for n in reach.leaves if n not in steep.leaves))
+        return reach
 
 
 def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
@@ -179,4 +216,8 @@ def _backward_call(hits: _RootHits, snapshot: Snapshot) -> BackwardCall:
         walks=hits.walks,
         cut=hits.cut,
         requires_grad=hits.requires_grad,
+        uncleared=tuple(dict.fromkeys(map(snapshot.name, hits.uncleared))),
+        zero=tuple(dict.fromkeys(map(snapshot.name, hits.zero))),
+        flat=tuple(sorted(hits.flat)),
+        late=tuple(Site.from_constant(site) for site in hits.late.values()),
     )

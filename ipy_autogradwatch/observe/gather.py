@@ -12,9 +12,10 @@ from ipy_autogradwatch.model import Part
 from ipy_autogradwatch.observe.backward_sites import BackwardSites, is_tensor
 from ipy_autogradwatch.observe.data_sites import DataSites
 from ipy_autogradwatch.observe.graph import WalkBudget
+from ipy_autogradwatch.observe.history import LeafHistory
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.tensor_facts import is_leaf, metadata_only
-from ipy_autogradwatch.observe.writes import Writes
+from ipy_autogradwatch.observe.writes import Writes, sequence_nr
 
 _Constant = tuple[Any, ...]
 
@@ -28,10 +29,17 @@ class Gathering:
     """
 
     def __init__(
-        self, identities: Identities, writes: Writes, *, walks: WalkBudget, checks: WalkBudget
+        self,
+        identities: Identities,
+        writes: Writes,
+        history: LeafHistory,
+        *,
+        walks: WalkBudget,
+        checks: WalkBudget,
     ) -> None:
         self.data = DataSites(identities, writes)
-        self.backward = BackwardSites(identities, writes, walks=walks, checks=checks)
+        self.backward = BackwardSites(identities, writes, history, walks=walks, checks=checks)
+        self._history = history
         self._identities = identities
         self._tensors = {
             Part.RECEIVER: self.data.receiver,
@@ -57,3 +65,4 @@ class Gathering:
         with metadata_only():
             if is_leaf(tensor):
                 self._identities.note_maker(tensor, site[1], site[3][0])
+                self._history.made_leaf(self._identities.number(tensor), site, sequence_nr() or 0)

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from ipy_autogradwatch.fence import attempt
 from ipy_autogradwatch.observe.identity import Identities
 
@@ -29,6 +31,15 @@ class WalkBudget:
     seconds: float
 
 
+MAX_MET = 16
+ZERO_DERIVATIVE = frozenset(
+    f"{name}Backward{variant}"
+    for name in ("Round", "Floor", "Ceil", "Trunc", "Sign", "Sgn")
+    for variant in (0, 1)
+)
+"""Nodes whose derivative is zero wherever it exists (tools/autograd/derivatives.yaml)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
     """What a walk found.
@@ -37,11 +48,13 @@ class Reach:
         leaves: Numbers of the leaf tensors, in the order met.
         nodes: How many nodes were visited.
         cut: The budget ended the walk.
+        flat: Names of nodes met whose derivative is zero everywhere.
     """
 
     leaves: tuple[int, ...]
     nodes: int
     cut: bool
+    flat: frozenset[str] = frozenset()
 
     @property
     def is_empty_handed(self) -> bool:
@@ -64,10 +77,16 @@ class Walker:
 
     A root that lies on the graph of an earlier one costs nothing more: what is reached
     from each finished root is remembered under its node.
+
+    Attributes:
+        around: Names of nodes not to go through.
+        met: The first leaves met. A walker is dropped when its walk is over, and so are they.
     """
 
     identities: Identities
     budget: WalkBudget
+    around: frozenset[str] = frozenset()
+    met: list[torch.Tensor] = field(default_factory=list)
     _finished: dict[Any, Reach] = field(default_factory=dict)
 
     def reach(self, roots: Iterable[Any]) -> Reach:
@@ -93,6 +112,7 @@ class Walker:
         # A node hashes by its address, and stays in `seen`, so the address stays its own.
         seen: set[Any] = set(roots)
         leaves: dict[int, None] = {}
+        flat: set[str] = set()
         level, cut = list(roots), False
         while level and not cut:
             following: list[Any] = []
@@ -104,14 +124,21 @@ class Walker:
                 if known is not None:
                     leaves.update(dict.fromkeys(known.leaves))
                     continue
+                name = type(node).__name__
+                if name in ZERO_DERIVATIVE:
+                    flat.add(name)
+                    if name in self.around:
+                        continue
                 edges = node.next_functions
-                if not edges and type(node).__name__ == "AccumulateGrad":
+                if not edges and name == "AccumulateGrad":
                     variable = node.variable
                     if variable is not None:
                         leaves[self.identities.number(variable)] = None
+                        if len(self.met) < MAX_MET:
+                            self.met.append(variable)
                 for following_node, _ in edges:
                     if following_node is not None and following_node not in seen:
                         seen.add(following_node)
                         following.append(following_node)
             level = following
-        return Reach(tuple(leaves), len(seen), cut)
+        return Reach(tuple(leaves), len(seen), cut, frozenset(flat))

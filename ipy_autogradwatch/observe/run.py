@@ -21,6 +21,7 @@ from ipy_autogradwatch.observe.probe import imported_torch
 if TYPE_CHECKING:
     from ipy_autogradwatch.observe.data_sites import DataHits
     from ipy_autogradwatch.observe.gather import Gathering
+    from ipy_autogradwatch.observe.history import LeafHistory
     from ipy_autogradwatch.observe.identity import Identities
     from ipy_autogradwatch.observe.snapshot import Snapshot
     from ipy_autogradwatch.observe.writes import Writes
@@ -45,6 +46,7 @@ class Watch:
         self.fence = fence
         self.last: Snapshot | None = None
         self._writes: Writes | None = None
+        self._history: LeafHistory | None = None
         self._identities: Identities | None = None
 
     @property
@@ -64,6 +66,15 @@ class Watch:
 
             self._writes = Writes()
         return self._writes
+
+    @property
+    def history(self) -> LeafHistory:
+        """How leaves were at the latest backwards. The first use imports what needs torch."""
+        if self._history is None:
+            from ipy_autogradwatch.observe.history import LeafHistory
+
+            self._history = LeafHistory()
+        return self._history
 
 
 class Run:
@@ -181,6 +192,7 @@ class Run:
         return Gathering(
             self.watch.identities,
             self.watch.writes,
+            self.watch.history,
             walks=WalkBudget(WALK_SECONDS),
             checks=WalkBudget(CHECK_SECONDS),
         )

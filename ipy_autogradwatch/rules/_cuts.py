@@ -1,0 +1,105 @@
+"""Places in the source where a value leaves the graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ipy_autogradwatch.rules._source import Statement, dotted
+
+_METHODS = {
+    "detach": "`.detach()` returns a tensor without the graph",
+    "detach_": "`.detach_()` takes the tensor out of its graph",
+    "item": "`.item()` returns a Python number, which has no graph",
+    "tolist": "`.tolist()` returns Python numbers, which have no graph",
+    "numpy": "numpy arrays have no graph",
+    "argmax": "`argmax` returns indices, which have no derivative",
+    "argmin": "`argmin` returns indices, which have no derivative",
+    "long": "integers have no derivative",
+    "int": "integers have no derivative",
+    "bool": "booleans have no derivative",
+    "sample": "`.sample()` has no graph; `.rsample()` has, where it exists",
+}
+_COPIES = (
+    "tensor",
+    "as_tensor",
+    "Tensor",
+    "FloatTensor",
+    "from_numpy",
+    "asarray",
+    "linspace",
+    "arange",
+    "full",
+    "Parameter",
+)
+_NUMBERS = ("float", "int", "bool", "round")
+_INSTEAD = {
+    "item": "leave .item() out",
+    "detach": "leave .detach() out",
+    "data": "leave .data out",
+    "tensor": "torch.stack([...]) keeps the graph",
+    "as_tensor": "torch.stack([...]) keeps the graph",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One such place.
+
+    Attributes:
+        statement: Where.
+        node: The expression, or None for a block such as ``with torch.no_grad():``.
+        line: Line of the block's header, or of the statement.
+        text: What it is, as the user wrote it.
+        why: One sentence.
+        instead: What to type, or an empty string.
+    """
+
+    statement: Statement
+    node: ast.AST | None
+    line: int
+    text: str
+    why: str
+    instead: str = ""
+
+
+def cuts_in(statement: Statement) -> Iterator[Cut]:
+    """Yield the places in *statement* where a value leaves the graph, innermost last."""
+    if statement.under and isinstance(
+        statement.node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Return)
+    ):
+        yield Cut(
+            statement,
+            None,
+            statement.under[-1],
+            "with torch.no_grad()",
+            "Nothing is recorded in this block.",
+            "take this line out of the block",
+        )
+    for node in ast.walk(statement.node):
+        cut = _cut(node)
+        if cut is not None:
+            name, why = cut
+            yield Cut(
+                statement, node, statement.line, ast.unparse(node), why, _INSTEAD.get(name, "")
+            )
+
+
+def _cut(node: ast.AST) -> tuple[str, str] | None:
+    if isinstance(node, ast.Attribute) and node.attr == "data" and isinstance(node.ctx, ast.Load):
+        return "data", "`.data` returns a tensor without the graph."
+    if not isinstance(node, ast.Call):
+        return None
+    name = dotted(node.func)
+    last = node.func.attr if isinstance(node.func, ast.Attribute) else name
+    root = name.partition(".")[0]
+    if isinstance(node.func, ast.Attribute) and last in _METHODS:
+        return last, _METHODS[last] + "."
+    if root in ("math", "np", "numpy"):
+        return last, f"`{name}` returns a Python or numpy number, which has no graph."
+    if name in _NUMBERS:
+        return last, f"`{name}()` returns a Python number, which has no graph."
+    if last in _COPIES and root in ("torch", "nn", last) and node.args:
+        return last, f"`{name}` copies values into a new tensor, without their graph."
+    return None

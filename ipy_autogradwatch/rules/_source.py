@@ -1,0 +1,277 @@
+"""The source of the cells that ran, as statements: who assigned a name, and from what.
+
+Nothing is parsed before a rule has evidence of harm and asks where it came from. The answer
+is what the source says; whether it happened is for the rule to know from the record.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ipy_autogradwatch.model import CellSource
+
+MAX_SLICE = 400
+_NO_GRAD = ("no_grad", "inference_mode", "set_grad_enabled")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statement:
+    """One simple statement, or the header of a compound one.
+
+    Attributes:
+        cell: Execution count.
+        line, end_line: As the user sees them.
+        scope: Where it stands: empty for the top level, ``f``, ``Net.forward``.
+        loops: Lines of the loops around it, outermost first.
+        under: Lines of the ``no_grad`` and ``inference_mode`` blocks around it.
+        targets: Names and dotted names that it assigns.
+        reads: Names and dotted names that it reads.
+        node: The statement itself.
+    """
+
+    cell: int
+    line: int
+    end_line: int
+    scope: str
+    loops: tuple[int, ...]
+    under: tuple[int, ...]
+    targets: frozenset[str]
+    reads: frozenset[str]
+    node: ast.stmt
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether it writes into what a name holds: ``x[i] = …``, ``x += …``, ``x.add_(…)``."""
+        return bool(in_place_targets(self.node))
+
+
+class Program:
+    """All cells that ran, in the order in which they ran."""
+
+    def __init__(self, sources: Iterable[CellSource]) -> None:
+        self._cells = list(sources)
+        self._position = {source.cell: index for index, source in enumerate(self._cells)}
+
+    def statements(self, cell: int) -> tuple[Statement, ...]:
+        """Return the statements of *cell*, in source order."""
+        index = self._position.get(cell)
+        return () if index is None else _statements(self._cells[index])
+
+    def at(self, cell: int, line: int) -> Statement | None:
+        """Return the innermost statement at *line* of *cell*."""
+        found = [s for s in self.statements(cell) if s.line <= line <= s.end_line]
+        return min(found, key=lambda s: s.end_line - s.line) if found else None
+
+    def text(self, cell: int, line: int) -> str:
+        """Return *line* of *cell* as the user sees it."""
+        index = self._position.get(cell)
+        lines = [] if index is None else self._cells[index].raw.splitlines()
+        return lines[line - 1].rstrip() if 1 <= line <= len(lines) else ""
+
+    def assignments(self, name: str, at: Statement) -> Iterator[Statement]:
+        """Yield the statements that may have assigned *name* when *at* ran, the likeliest first.
+
+        In the same scope: those above it, nearest first; in a common loop also those below,
+        for the round before; at the top level then those of earlier cells, latest first.
+        """
+        mine = [s for s in self.statements(at.cell) if s.scope == at.scope and name in s.targets]
+        above = [s for s in mine if s.line <= at.line and s is not at]
+        yield from reversed(above)
+        if at.loops:
+            yield from (s for s in mine if s.line > at.line and s.loops[:1] == at.loops[:1])
+            if at in mine:
+                yield at
+        index = self._position.get(at.cell, 0)
+        if above and not any(s.loops for s in above):
+            return
+        for source in reversed(self._cells[:index]):
+            found = [s for s in _statements(source) if s.scope == "" and name in s.targets]
+            yield from reversed(found)
+            if found:
+                return
+
+    def backward_slice(self, names: Iterable[str], at: Statement) -> list[Statement]:
+        """Return the statements that what *at* sees in *names* was computed by, nearest first.
+
+        Calls of functions defined in cells lead into their ``return``; a call of a variable
+        that holds a module defined in a cell leads into its ``forward``.
+        """
+        found: dict[Statement, None] = {}
+        queue = [(name, at) for name in names]
+        asked: set[tuple[str, Statement]] = set()
+        while queue and len(found) < MAX_SLICE:
+            name, place = queue.pop(0)
+            if (name, place) in asked:
+                continue
+            asked.add((name, place))
+            nearest = True
+            for statement in self.assignments(name, place):
+                found[statement] = None
+                queue += [(read, statement) for read in sorted(statement.reads)]
+                if nearest and not _updates(statement, name) and not statement.loops:
+                    break  # It replaced whatever the name held before.
+                nearest = False
+            for inner in self._returns(name, place):
+                found[inner] = None
+                queue += [(read, inner) for read in sorted(inner.reads)]
+        return list(found)
+
+    def _returns(self, name: str, at: Statement) -> Iterator[Statement]:
+        """Yield the ``return`` statements that a call of *name* may end with."""
+        index = self._position.get(at.cell, 0)
+        scopes = {name, *(f"{c}.forward" for c in self._classes_of(name, at))}
+        for source in reversed(self._cells[: index + 1]):
+            inner = [
+                s
+                for s in _statements(source)
+                if s.scope in scopes and isinstance(s.node, ast.Return)
+            ]
+            yield from inner
+            if inner:
+                return
+
+    def _classes_of(self, name: str, at: Statement) -> Iterator[str]:
+        for statement in self.assignments(name, at):
+            value = getattr(statement.node, "value", None)
+            if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+                yield value.func.id
+            return
+
+
+def _updates(statement: Statement, name: str) -> bool:
+    return name in statement.reads or statement.is_in_place
+
+
+def in_place_targets(node: ast.stmt) -> frozenset[str]:
+    """Return the names whose objects *node* writes into."""
+    targets: set[str] = set()
+    if isinstance(node, ast.AugAssign):
+        targets.add(dotted(_base(node.target)))
+    elif isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Subscript):
+                targets.add(dotted(_base(target)))
+    for part in ast.walk(node) if isinstance(node, (ast.Expr, ast.Assign)) else ():
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            method = part.func.attr
+            if method.endswith("_") and not method.endswith("__"):
+                targets.add(dotted(_base(part.func.value)))
+    return frozenset(targets - {""})
+
+
+def _base(node: ast.expr) -> ast.expr:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node
+
+
+def dotted(node: ast.AST) -> str:
+    """Return ``self.fc.weight`` for a chain of attributes, else an empty string."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=64)
+def _statements(source: CellSource) -> tuple[Statement, ...]:
+    try:
+        tree = ast.parse(source.python)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
+    return tuple(_walk(tree.body, source, "", (), ()))
+
+
+def _walk(
+    body: list[ast.stmt],
+    source: CellSource,
+    scope: str,
+    loops: tuple[int, ...],
+    under: tuple[int, ...],
+) -> Iterator[Statement]:
+    for node in body:
+        line = node.lineno + source.down
+        inner = getattr(node, "body", None)
+        last = line if isinstance(inner, list) else (node.end_lineno or node.lineno) + source.down
+        yield Statement(
+            cell=source.cell,
+            line=line,
+            end_line=last,
+            scope=scope,
+            loops=loops,
+            under=under,
+            targets=frozenset(_targets(node)),
+            reads=frozenset(_reads(node)),
+            node=node,
+        )
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            guards = under + ((line,) if any(map(_stops_grad, node.decorator_list)) else ())
+            yield from _walk(node.body, source, _join(scope, node.name), (), guards)
+            continue
+        if isinstance(node, ast.ClassDef):
+            yield from _walk(node.body, source, _join(scope, node.name), (), ())
+            continue
+        around, guards = loops, under
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
+            around = (*loops, line)
+        if isinstance(node, (ast.With, ast.AsyncWith)) and any(
+            _stops_grad(item.context_expr) for item in node.items
+        ):
+            guards = (*under, line)
+        for field in ("body", "orelse", "finalbody"):
+            yield from _walk(getattr(node, field, None) or [], source, scope, around, guards)
+        for handler in getattr(node, "handlers", ()):
+            yield from _walk(handler.body, source, scope, around, guards)
+
+
+def _join(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _stops_grad(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        name = dotted(node.func).rpartition(".")[2]
+        if name == "set_grad_enabled":
+            first = node.args[0] if node.args else None
+            return isinstance(first, ast.Constant) and first.value is False
+        return name in _NO_GRAD
+    return dotted(node).rpartition(".")[2] in _NO_GRAD
+
+
+def _header(node: ast.stmt) -> list[ast.AST]:
+    """Return the expressions of *node* itself, without the statements inside it."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return []
+    parts: list[ast.AST] = []
+    for field, value in ast.iter_fields(node):
+        if field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            continue
+        parts += [
+            v for v in (value if isinstance(value, list) else [value]) if isinstance(v, ast.AST)
+        ]
+    return parts
+
+
+def _reads(node: ast.stmt) -> Iterator[str]:
+    for part in _header(node):
+        for inner in ast.walk(part):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Load):
+                yield dotted(inner)
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                yield inner.id
+    if isinstance(node, ast.AugAssign):
+        yield dotted(_base(node.target))
+
+
+def _targets(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        yield node.name
+    for part in _header(node):
+        for inner in ast.walk(part):
+            if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
+                yield dotted(inner)
+    yield from in_place_targets(node)
