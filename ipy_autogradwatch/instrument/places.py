@@ -191,7 +191,7 @@ def _attribute_place(
     if node.attr == "backward" and isinstance(parent, ast.Call) and parent.func is node:
         if _ends_with_autograd(node.value):
             return None  # The call itself is the place: its roots are arguments.
-        return Place(SiteKind.BACKWARD, node, node.value, statement, parent)
+        return Place(SiteKind.BACKWARD, node, node.value, statement, parent, "backward")
     if node.attr == "requires_grad" and isinstance(node.ctx, ast.Store):
         if isinstance(parent, ast.AnnAssign) and parent.value is None:
             return None
@@ -223,7 +223,7 @@ def _call_place(node: ast.Call, statement: ast.stmt | None, parents: Parents) ->
     ):
         roots = _roots_argument(node)
         if roots is not None:
-            return Place(SiteKind.BACKWARD, node, roots, statement, parent)
+            return Place(SiteKind.BACKWARD, node, roots, statement, parent, last)
     if _makes_a_leaf(node, last):
         return Place(SiteKind.LEAF, node, node, statement, parent)
     return None

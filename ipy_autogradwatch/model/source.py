@@ -71,7 +71,8 @@ class Site:
             ``data`` when an expression goes over several lines.
         receiver: ``model.weight`` for ``model.weight.data``, in the user's spelling.
         statement: The statement around it, or the first line of a compound one.
-        consumer: What takes the value, as the user wrote it (``print``, ``.numpy``), or
+        consumer: What takes the value, as the user wrote it (``print``, ``.numpy``), or for
+            a backward ``backward`` or ``grad``, or
             an empty string.
         text: The whole line of `span`, as it stands in the editor.
     """

@@ -63,6 +63,11 @@ class _RootHits:
         self.leaf_refs: list[weakref.ref[torch.Tensor]] = []
         self.uncleared: dict[int, None] = {}
 
+    @property
+    def accumulates(self) -> bool:
+        """Whether it adds into ``.grad``, which ``torch.autograd.grad`` does not."""
+        return bool(self.constant[6] != "grad")
+
     def has_another_graph(self) -> bool:
         """Count a hit, and say whether its graph may differ from that of the hit before.
 
@@ -126,8 +131,10 @@ class BackwardSites:
             self._foreign_functions.add(id(site))
 
     def reached(self) -> frozenset[int]:
-        """Return the numbers of all leaves that a backward was seen to reach."""
-        return frozenset(number for hits in self._hits.values() for number in hits.leaves)
+        """Return the numbers of all leaves into whose gradient a backward was seen to add."""
+        return frozenset(
+            number for hits in self._hits.values() if hits.accumulates for number in hits.leaves
+        )
 
     def backwards(self, snapshot: Snapshot) -> tuple[BackwardCall, ...]:
         """Return what each site reached; names are those of *snapshot*."""
@@ -160,9 +167,10 @@ class BackwardSites:
                 if another:
                     self._walk(hits, roots)
                 if check:
-                    leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
-                    left = self._history.uncleared(leaves, self._identities)
-                    hits.uncleared.update(dict.fromkeys(left))
+                    if hits.accumulates:
+                        leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
+                        left = self._history.uncleared(leaves, self._identities)
+                        hits.uncleared.update(dict.fromkeys(left))
                     found = self._writes.hits(roots, self._identities, self._checks)
                     self._damages += [(hit, site) for hit in found]
 

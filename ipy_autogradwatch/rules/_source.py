@@ -122,7 +122,7 @@ class Program:
     def _returns(self, name: str, at: Statement) -> Iterator[Statement]:
         """Yield the ``return`` statements that a call of *name* may end with."""
         index = self._position.get(at.cell, 0)
-        scopes = {name, *(f"{c}.forward" for c in self._classes_of(name, at))}
+        scopes = {name, *(f"{c}.forward" for c in self.classes_of(name, at))}
         for source in reversed(self._cells[: index + 1]):
             inner = [
                 s
@@ -133,7 +133,8 @@ class Program:
             if inner:
                 return
 
-    def _classes_of(self, name: str, at: Statement) -> Iterator[str]:
+    def classes_of(self, name: str, at: Statement) -> Iterator[str]:
+        """Yield the class that *name* is an instance of, if the source tells."""
         for statement in self.assignments(name, at):
             value = getattr(statement.node, "value", None)
             if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
