@@ -64,6 +64,7 @@ class GradState:
         norm, max_abs, mean_abs, nonfinite: Euclidean norm, largest and mean magnitude,
             and the number of NaN and infinite elements. None unless ``%%gradcheck`` asked
             for them: reading elements may wait for a device.
+        number: `TensorState.identity` of the gradient itself.
     """
 
     identity: GradChange
@@ -72,6 +73,7 @@ class GradState:
     max_abs: float | None = None
     mean_abs: float | None = None
     nonfinite: int | None = None
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ class TensorState:
         storage: Address of its storage, or None where that cannot be told.
         is_parameter: It is an ``nn.Parameter``.
         also: Other names of the same object.
+        base: `identity` of the tensor that it is a view of, for a view with a graph.
+        holds: How many graphs of earlier backwards it is connected to.
     """
 
     shape: tuple[int, ...] | None
@@ -105,3 +109,5 @@ class TensorState:
     storage: int | None = None
     is_parameter: bool = False
     also: tuple[str, ...] = ()
+    base: int | None = None
+    holds: int = 0

@@ -9,6 +9,7 @@ import torch
 
 from ipy_autogradwatch.model import BackwardCall, Damage, DamageKind, Site
 from ipy_autogradwatch.observe.graph import NOWHERE, ZERO_DERIVATIVE, Reach, WalkBudget, Walker
+from ipy_autogradwatch.observe.graph import sequence_nr as node_number
 from ipy_autogradwatch.observe.history import LeafHistory
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.snapshot import Snapshot
@@ -162,6 +163,8 @@ class BackwardSites:
         another = hits.has_another_graph()
         is_power_of_two = hits.hits & (hits.hits - 1) == 0
         check = self._writes.unchecked or hits.hits <= CHECKS or is_power_of_two
+        if hits.accumulates and roots:
+            self._history.roots.append(node_number(grad_fn(roots[0])))
         if another or check:
             with metadata_only():
                 if another:

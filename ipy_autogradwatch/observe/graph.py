@@ -48,6 +48,7 @@ class Reach:
         leaves: Numbers of the leaf tensors, in the order met.
         nodes: How many nodes were visited.
         cut: The budget ended the walk.
+        marked: How many nodes met were among the walker's marks.
         flat: Names of nodes met whose derivative is zero everywhere.
     """
 
@@ -55,6 +56,7 @@ class Reach:
     nodes: int
     cut: bool
     flat: frozenset[str] = frozenset()
+    marked: int = 0
 
     @property
     def is_empty_handed(self) -> bool:
@@ -80,12 +82,14 @@ class Walker:
 
     Attributes:
         around: Names of nodes not to go through.
+        marks: Sequence numbers of nodes to count.
         met: The first leaves met. A walker is dropped when its walk is over, and so are they.
     """
 
     identities: Identities
     budget: WalkBudget
     around: frozenset[str] = frozenset()
+    marks: frozenset[int] = frozenset()
     met: list[torch.Tensor] = field(default_factory=list)
     _finished: dict[Any, Reach] = field(default_factory=dict)
 
@@ -113,6 +117,7 @@ class Walker:
         seen: set[Any] = set(roots)
         leaves: dict[int, None] = {}
         flat: set[str] = set()
+        marked = 0
         level, cut = list(roots), False
         while level and not cut:
             following: list[Any] = []
@@ -123,7 +128,10 @@ class Walker:
                 known = self._finished.get(node)
                 if known is not None:
                     leaves.update(dict.fromkeys(known.leaves))
+                    marked += known.marked
                     continue
+                if self.marks and sequence_nr(node) in self.marks:
+                    marked += 1
                 name = type(node).__name__
                 if name in ZERO_DERIVATIVE:
                     flat.add(name)
@@ -141,4 +149,4 @@ class Walker:
                         seen.add(following_node)
                         following.append(following_node)
             level = following
-        return Reach(tuple(leaves), len(seen), cut, frozenset(flat))
+        return Reach(tuple(leaves), len(seen), cut, frozenset(flat), marked)

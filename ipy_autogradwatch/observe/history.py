@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from ipy_autogradwatch.observe.tensor_facts import grad, version
 
 MAX_LEAVES = 512
 MAX_LATE = 64
+MAX_ROOTS = 256
 
 _Constant = tuple[Any, ...]
 
@@ -27,10 +29,15 @@ class _Before:
 
 
 class LeafHistory:
-    """How the leaves of a shell were at the latest backwards, the oldest forgotten first."""
+    """How the leaves of a shell were at the latest backwards, the oldest forgotten first.
+
+    Attributes:
+        roots: Sequence numbers of the nodes that the latest backwards started from.
+    """
 
     def __init__(self) -> None:
         self._before: dict[int, _Before] = {}
+        self.roots: deque[int] = deque(maxlen=MAX_ROOTS)
         self._made: dict[int, tuple[_Constant, int]] = {}
 
     def uncleared(self, leaves: Iterable[torch.Tensor], identities: Identities) -> list[int]:

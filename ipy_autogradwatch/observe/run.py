@@ -207,6 +207,7 @@ class Run:
             identities=self.watch.identities,
             budget=WalkBudget(WALK_SECONDS),
             previous=self.watch.last,
+            marks=frozenset(self.watch.history.roots),
             read_gradients=read_gradients,
         )
 

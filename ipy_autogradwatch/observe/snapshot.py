@@ -29,6 +29,7 @@ class _Seen:
         key: What was read of it, raw.
         reach: The leaves that its graph reaches.
         grad_number, grad_version: Of its gradient, or None.
+        base: Number of the tensor that it is a view of, or None.
         state: What `states` made of it last, to be used again.
     """
 
@@ -37,6 +38,7 @@ class _Seen:
     reach: Reach
     grad_number: int | None
     grad_version: int | None
+    base: int | None = None
     state: TensorState | None = None
 
 
@@ -80,6 +82,7 @@ def take_snapshot(
     identities: Identities,
     budget: WalkBudget,
     previous: Snapshot | None = None,
+    marks: frozenset[int] = frozenset(),
     read_gradients: bool = False,
 ) -> Snapshot:
     """Look at every tensor of *namespace*.
@@ -91,10 +94,11 @@ def take_snapshot(
         budget: For the walks through graphs.
         previous: An earlier snapshot. The graph of a tensor that has not changed since is
             not walked again.
+        marks: Sequence numbers of nodes to count, where a graph contains them.
         read_gradients: Compute norms of the gradients. This reads elements.
     """
     with facts.metadata_only():
-        return _take(namespace, hidden, identities, budget, previous, read_gradients)
+        return _take(namespace, hidden, identities, budget, previous, marks, read_gradients)
 
 
 def _take(
@@ -103,6 +107,7 @@ def _take(
     identities: Identities,
     budget: WalkBudget,
     previous: Snapshot | None,
+    marks: frozenset[int],
     read_gradients: bool,
 ) -> Snapshot:
     found = find_tensors(namespace, hidden=hidden, max_tensors=MAX_TENSORS, seconds=SEARCH_SECONDS)
@@ -120,13 +125,15 @@ def _take(
         if seen is None or seen.number != number or seen.key != key or seen.reach.is_empty_handed:
             seen = _Seen(number, key, NOWHERE, grad_number, grad_version)
             if key[3] and not key[4]:
+                base = attempt(lambda t=tensor: t._base, None)  # type: ignore[misc]
+                seen.base = None if base is None else number_of(base)
                 unwalked.append((seen, tensor))
         elif seen.grad_number != grad_number or seen.grad_version != grad_version:
-            seen = _Seen(number, key, seen.reach, grad_number, grad_version)
+            seen = _Seen(number, key, seen.reach, grad_number, grad_version, seen.base)
         snapshot.seen[name] = seen
         if read_gradients and gradient is not None:
             snapshot.elements[number] = attempt(lambda g=gradient: _elements(g), {})  # type: ignore[misc]
-    _walk(unwalked, Walker(identities, budget))
+    _walk(unwalked, Walker(identities, budget, marks=marks))
     return snapshot
 
 
@@ -186,12 +193,12 @@ def states(
         if snapshot.elements:
             elements = snapshot.elements.get(seen.number)
         if elements:
-            grad = GradState(change, version=seen.grad_version, **elements)
+            grad = GradState(change, seen.grad_version, **elements, number=seen.grad_number)
             result[name] = _state(snapshot, name, seen, grad)
         elif change is _UNCHANGED:
             result[name] = _unchanged_state(snapshot, name, seen)
         else:
-            grad = _new_grad(change, seen.grad_version, None, None, None, None)
+            grad = _new_grad(change, seen.grad_version, None, None, None, None, seen.grad_number)
             result[name] = _state(snapshot, name, seen, grad)
     return result
 
@@ -206,7 +213,9 @@ def _unchanged_state(snapshot: Snapshot, name: str, seen: _Seen) -> TensorState:
     ):
         grad = None
         if seen.grad_number is not None:
-            grad = _new_grad(_UNCHANGED, seen.grad_version, None, None, None, None)
+            grad = _new_grad(
+                _UNCHANGED, seen.grad_version, None, None, None, None, seen.grad_number
+            )
         state = seen.state = _state(snapshot, name, seen, grad)
     return state
 
@@ -232,6 +241,8 @@ def _state(snapshot: Snapshot, name: str, seen: _Seen, grad: GradState | None) -
         storage,
         parameter,
         snapshot.also.get(name, ()),
+        seen.base,
+        seen.reach.marked,
     )
 
 

@@ -22,9 +22,10 @@ def check(record: CellRecord) -> Iterator[Finding]:
     for call in record.backwards:
         if call.cut or call.site.consumer == "grad":
             continue
-        for cut, leaves in way.cuts(call, missing):
+        found = list(way.cuts(call, missing))
+        for cut, leaves in found:
             place = cut.statement.cell, cut.line
-            if place not in said:
+            if place not in said and not way.is_consequence(cut, leaves, found):
                 said.add(place)
                 yield _finding(way.program, cut, leaves, call, record)
 
@@ -73,6 +74,17 @@ class _Way:
                 if leaves:
                     yield cut, leaves
                     break
+
+    def is_consequence(
+        self, cut: Cut, leaves: list[str], found: list[tuple[Cut, list[str]]]
+    ) -> bool:
+        """Whether what *cut* cuts off had already been cut off, nearer to the leaves."""
+        names = _read_in(cut.node) if cut.node is not None else set(cut.statement.reads)
+        upstream = self.program.backward_slice(sorted(names), cut.statement)
+        return any(
+            other is not cut and other.statement in upstream and set(leaves) <= set(behind)
+            for other, behind in found
+        )
 
     def _behind(self, cut: Cut, way: list[Statement]) -> set[str]:
         """Return the names that the value which was cut off was computed from."""
