@@ -105,9 +105,9 @@ class Damage:
     leaves: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class CellSource:
-    """A cell that ran, as text.
+    """A cell that ran, as text. Each run is its own object, equal to no other.
 
     Attributes:
         cell: Execution count.

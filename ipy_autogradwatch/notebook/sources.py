@@ -48,7 +48,7 @@ class Sources:
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell: Any = shell
         self._cells: deque[tuple[int, str]] = deque(maxlen=MAX_CELLS)
-        self._parsed: dict[str, tuple[str, int]] = {}
+        self._read: dict[tuple[int, str], CellSource] = {}
 
     def note(self, cell: int, raw: str) -> None:
         """Remember the cell that has just run."""
@@ -60,8 +60,10 @@ class Sources:
         return _Lazy(self)
 
     def read(self) -> tuple[CellSource, ...]:
-        """Return them now."""
-        return tuple(CellSource(cell, raw, *self._python(raw)) for cell, raw in self._cells)
+        """Return them now. A cell is transformed once."""
+        known = self._read
+        self._read = {key: known.get(key) or self._source(*key) for key in self._cells}
+        return tuple(self._read[key] for key in self._cells)
 
     def places(self, error: BaseException, cell: int) -> tuple[tuple[int, int], ...]:
         """Return (cell, line) of the frames of *error* that stand in cells, outermost first.
@@ -79,7 +81,7 @@ class Sources:
             name = frame.tb_frame.f_code.co_filename
             number = cell if name in _TIMED else self._number(name)
             if number is not None and number in raw:
-                found.append((number, frame.tb_lineno + self._python(raw[number])[1]))
+                found.append((number, frame.tb_lineno + lines_above(raw[number])))
             frame = frame.tb_next
         return tuple(found)
 
@@ -92,16 +94,18 @@ class Sources:
             number = int(match[1]) if match else None
         return number
 
-    def _python(self, raw: str) -> tuple[str, int]:
-        """Return *raw* as Python parses it, and how many lines further down the editor is."""
-        if raw not in self._parsed:
-            if len(self._parsed) >= MAX_CELLS:
-                self._parsed.clear()
-            lines = raw.splitlines(keepends=True)
-            down = next((i for i, line in enumerate(lines) if line.strip()), 0)
-            while down < len(lines) and _BODY.match(lines[down].strip()):
-                down += 1
-                down += next((i for i, line in enumerate(lines[down:]) if line.strip()), 0)
-            body = "".join(lines[down:])
-            self._parsed[raw] = attempt(lambda: self._shell.transform_cell(body), ""), down
-        return self._parsed[raw]
+    def _source(self, cell: int, raw: str) -> CellSource:
+        down = lines_above(raw)
+        body = "".join(raw.splitlines(keepends=True)[down:])
+        python = attempt(lambda: str(self._shell.transform_cell(body)), "")
+        return CellSource(cell, raw, python, down)
+
+
+def lines_above(raw: str) -> int:
+    """Return how many lines of *raw* stand above what Python parses: blank, or ``%%time``."""
+    lines = raw.splitlines()
+    down = next((i for i, line in enumerate(lines) if line.strip()), 0)
+    while down < len(lines) and _BODY.match(lines[down].strip()):
+        down += 1
+        down += next((i for i, line in enumerate(lines[down:]) if line.strip()), 0)
+    return down

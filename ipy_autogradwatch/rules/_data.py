@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, Site, SiteKind, TensorFacts
+from ipy_autogradwatch.model import (
+    CellRecord,
+    DataAccess,
+    Finding,
+    GradChange,
+    Site,
+    SiteKind,
+    TensorFacts,
+)
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
@@ -32,22 +41,74 @@ class DataLine:
 
 
 def data_lines(record: CellRecord, kind: SiteKind) -> Iterator[DataLine]:
-    """Yield the lines of *record* whose sharpest access is of *kind*.
+    """Yield the lines of *record* whose sharpest access is of *kind*, and no more is known.
 
     So a line gets one finding of the family, however many ``.data`` stand in it.
     """
-    damaged = {place_of(damage.site) for damage in record.damages}
-    for line in _lines(record):
-        if line.kind is kind and place_of(line.access.site) not in damaged and not no_effect(line):
+    for line, sharper in _told_apart(record):
+        if line.kind is kind and sharper is None:
             yield line
 
 
-def lines_without_effect(record: CellRecord) -> Iterator[DataLine]:
-    """Yield the lines that change what ``.data`` returned, and not the tensor."""
+def sharper_lines(record: CellRecord, sharper: Sharper) -> Iterator[DataLine]:
+    """Yield the lines of which *sharper* is what there is to say."""
+    for line, known in _told_apart(record):
+        if known is sharper:
+            yield line
+
+
+class Sharper(enum.Enum):
+    """What a sharper rule than "read, written, assigned, carried on" says of a line."""
+
+    DAMAGE = "a gradient is wrong because of it"
+    NO_EFFECT = "it changes a temporary tensor"
+    STALE_GRADIENT = "the gradient has the old shape"
+    STALE_VIEW = "a view has the old memory"
+
+
+def _told_apart(record: CellRecord) -> Iterator[tuple[DataLine, Sharper | None]]:
     damaged = {place_of(damage.site) for damage in record.damages}
     for line in _lines(record):
-        if no_effect(line) and place_of(line.access.site) not in damaged:
-            yield line
+        if place_of(line.access.site) in damaged:
+            yield line, Sharper.DAMAGE
+        elif no_effect(line):
+            yield line, Sharper.NO_EFFECT
+        elif line.kind is SiteKind.ASSIGN and stale_gradients(record, line.access):
+            yield line, Sharper.STALE_GRADIENT
+        elif line.kind is SiteKind.ASSIGN and stale_views(record, line.access):
+            yield line, Sharper.STALE_VIEW
+        else:
+            yield line, None
+
+
+def stale_gradients(record: CellRecord, access: DataAccess) -> tuple[str, ...]:
+    """Return the assigned tensors that still have a gradient of another shape or dtype."""
+    new, old = access.assigned, access.replaced
+    if new is None or old is None or (new.shape, new.dtype) == (old.shape, old.dtype):
+        return ()
+    states = [(name, record.after.get(name)) for name in access.names]
+    return tuple(
+        name
+        for name, state in states
+        if state is not None
+        and state.shape == new.shape
+        and state.grad is not None
+        and state.grad.identity is GradChange.UNCHANGED
+    )
+
+
+def stale_views(record: CellRecord, access: DataAccess) -> tuple[str, ...]:
+    """Return the named views of the assigned tensors that are on the memory of before."""
+    bases = {
+        state.identity: state.storage
+        for name in access.names
+        if (state := record.after.get(name)) is not None and state.storage is not None
+    }
+    return tuple(
+        name
+        for name, state in record.after.items()
+        if state.base in bases and state.storage not in (None, bases[state.base])
+    )
 
 
 def _lines(record: CellRecord) -> Iterator[DataLine]:

@@ -19,7 +19,7 @@ _PAGE = """\
 
 ```python
 {rule.bad}```
-
+{then}
 Write instead:
 
 ```python
@@ -42,4 +42,5 @@ session, run `%autogradwatch ignore {rule.code}`.
 def rule_page(rule: Rule) -> str:
     """Return the Markdown page of *rule*."""
     sources = "\n".join(f"- {source}" for source in rule.sources)
-    return _PAGE.format(rule=rule, sources=sources)
+    then = f"\nand then\n\n```python\n{rule.then}```\n" if rule.then else ""
+    return _PAGE.format(rule=rule, sources=sources, then=then)

@@ -27,6 +27,8 @@ class Rule:
             and no other rule at all.
         good: The same cell put right. No rule finds anything in it.
         near_miss: A cell that looks like `bad` and is none: this rule finds nothing in it.
+        then: A second cell that is run after each of the three, for a problem that only shows
+            when something else happens. Empty for most rules.
         sources: Where the claim can be checked: a page of PyTorch's docs, or a file and
             function in its source.
         check: Yields a finding per problem. Pure: it reads the record and nothing else, so
@@ -43,3 +45,4 @@ class Rule:
     near_miss: str
     sources: tuple[str, ...]
     check: Callable[[CellRecord], Iterable[Finding]]
+    then: str = ""

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ast
 import functools
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ipy_autogradwatch.model import CellSource
 
 MAX_SLICE = 400
+MAX_CELLS = 300
+SECONDS = 0.05
+"""How long the questions of one rule about one cell may take together."""
 _NO_GRAD = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
@@ -49,21 +53,41 @@ class Statement:
 
 
 class Program:
-    """All cells that ran, in the order in which they ran."""
+    """All cells that ran, in the order in which they ran.
+
+    A question is answered within `SECONDS` of the first one, or by less than all there is.
+    """
 
     def __init__(self, sources: Iterable[CellSource]) -> None:
         self._cells = list(sources)
         self._position = {source.cell: index for index, source in enumerate(self._cells)}
+        self._deadline = time.perf_counter() + SECONDS
 
     def statements(self, cell: int) -> tuple[Statement, ...]:
         """Return the statements of *cell*, in source order."""
         index = self._position.get(cell)
-        return () if index is None else _statements(self._cells[index])
+        return () if index is None else _read(self._cells[index]).statements
 
     def at(self, cell: int, line: int) -> Statement | None:
         """Return the innermost statement at *line* of *cell*."""
         found = [s for s in self.statements(cell) if s.line <= line <= s.end_line]
         return min(found, key=lambda s: s.end_line - s.line) if found else None
+
+    def newest_first(self) -> Iterator[Statement]:
+        """Yield all statements, the latest cell's last one first."""
+        for source in reversed(self._cells):
+            if time.perf_counter() > self._deadline:
+                return
+            yield from reversed(_read(source).statements)
+
+    def parameter_of(self, function: str, position: int) -> Iterator[tuple[str, str, int]]:
+        """Yield scope, name and cell of a parameter of the latest function of that name."""
+        for statement in self.newest_first():
+            node = statement.node
+            if isinstance(node, ast.FunctionDef) and node.name == function and not statement.scope:
+                if position < len(node.args.args):
+                    yield function, node.args.args[position].arg, statement.cell
+                return
 
     def text(self, cell: int, line: int) -> str:
         """Return *line* of *cell* as the user sees it."""
@@ -77,18 +101,22 @@ class Program:
         In the same scope: those above it, nearest first; in a common loop also those below,
         for the round before; at the top level then those of earlier cells, latest first.
         """
-        mine = [s for s in self.statements(at.cell) if s.scope == at.scope and name in s.targets]
+        index = self._position.get(at.cell)
+        if index is None:
+            return
+        mine = [s for s in _read(self._cells[index]).assign(name) if s.scope == at.scope]
         above = [s for s in mine if s.line <= at.line and s is not at]
         yield from reversed(above)
         if at.loops:
             yield from (s for s in mine if s.line > at.line and s.loops[:1] == at.loops[:1])
             if at in mine:
                 yield at
-        index = self._position.get(at.cell, 0)
         if above and not any(s.loops for s in above):
             return
         for source in reversed(self._cells[:index]):
-            found = [s for s in _statements(source) if s.scope == "" and name in s.targets]
+            if time.perf_counter() > self._deadline:
+                return
+            found = [s for s in _read(source).assign(name) if s.scope == ""]
             yield from reversed(found)
             if found:
                 return
@@ -102,7 +130,7 @@ class Program:
         found: dict[Statement, None] = {}
         queue = [(name, at) for name in names]
         asked: set[tuple[str, Statement]] = set()
-        while queue and len(found) < MAX_SLICE:
+        while queue and len(found) < MAX_SLICE and time.perf_counter() < self._deadline:
             name, place = queue.pop(0)
             if (name, place) in asked:
                 continue
@@ -124,13 +152,9 @@ class Program:
         index = self._position.get(at.cell, 0)
         scopes = {name, *(f"{c}.forward" for c in self.classes_of(name, at))}
         for source in reversed(self._cells[: index + 1]):
-            inner = [
-                s
-                for s in _statements(source)
-                if s.scope in scopes and isinstance(s.node, ast.Return)
-            ]
+            inner = [s for s in _read(source).returns if s.scope in scopes]
             yield from inner
-            if inner:
+            if inner or time.perf_counter() > self._deadline:
                 return
 
     def classes_of(self, name: str, at: Statement) -> Iterator[str]:
@@ -178,13 +202,29 @@ def dotted(node: ast.AST) -> str:
     return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
-@functools.lru_cache(maxsize=64)
-def _statements(source: CellSource) -> tuple[Statement, ...]:
+class _Cell:
+    """The statements of one cell, found by the names that they assign."""
+
+    def __init__(self, statements: tuple[Statement, ...]) -> None:
+        self.statements = statements
+        self.returns = [s for s in statements if isinstance(s.node, ast.Return)]
+        self._by_name: dict[str, list[Statement]] = {}
+        for statement in statements:
+            for name in statement.targets:
+                self._by_name.setdefault(name, []).append(statement)
+
+    def assign(self, name: str) -> list[Statement]:
+        """Return the statements that assign *name*, in source order."""
+        return self._by_name.get(name, [])
+
+
+@functools.lru_cache(maxsize=MAX_CELLS)
+def _read(source: CellSource) -> _Cell:
     try:
         tree = ast.parse(source.python)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
-    return tuple(_walk(tree.body, source, "", (), ()))
+        return _Cell(())
+    return _Cell(tuple(_walk(tree.body, source, "", (), ())))
 
 
 def _walk(

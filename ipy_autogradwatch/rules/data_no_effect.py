@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
-from ipy_autogradwatch.rules._data import finding, lines_without_effect
+from ipy_autogradwatch.rules._data import Sharper, finding, sharper_lines
 from ipy_autogradwatch.rules._rule import Rule
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
-    for line in lines_without_effect(record):
+    for line in sharper_lines(record, Sharper.NO_EFFECT):
         site = line.access.site
         yield finding(
             RULE,
