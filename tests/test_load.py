@@ -175,6 +175,13 @@ def test_nothing_of_a_shell_is_kept_after_it_is_unloaded():
     assert extension() is None
 
 
+def test_the_result_of_a_cell_does_not_keep_what_was_observed(watcher, shell):
+    run(shell, TENSOR)
+    result = shell.run_cell("y = x.data", store_history=True)
+    assert not any("autogradwatch" in type(held).__module__ for held in vars(result.info).values())
+    assert not [name for name in vars(result.info) if "autogradwatch" in name]
+
+
 def test_two_hundred_loads_and_unloads_do_not_grow(shell):
     def objects():
         gc.collect()
