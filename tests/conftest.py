@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import IPython
 import pytest
 from hypothesis import settings
 from IPython.core.interactiveshell import InteractiveShell
@@ -38,8 +39,8 @@ def new_shell():
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell(config=config)
-    # By assignment: IPython 9 writes "nocolor", earlier ones "NoColor".
-    shell.run_line_magic("colors", "nocolor" if hasattr(shell, "theme_name") else "NoColor")
+    # IPython 9 writes "nocolor", earlier ones "NoColor".
+    shell.run_line_magic("colors", "nocolor" if IPython.version_info[0] >= 9 else "NoColor")
     return shell
 
 

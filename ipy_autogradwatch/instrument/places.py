@@ -212,7 +212,7 @@ def _call_place(node: ast.Call, statement: ast.stmt | None, parents: Parents) ->
     parent = parents.of(node)
     if _is_data_function(node, name):
         kind = {"setattr": SiteKind.ASSIGN, "delattr": SiteKind.DELETE}.get(name)
-        consumer = ""
+        consumer = name if name == "setattr" else ""
         if kind is None:
             kind, consumer = use_of(node, parents)
         return Place(kind, node, node.args[0], statement, parent, consumer, name=node.args[1])

@@ -26,6 +26,7 @@ class DataHits:
     __slots__ = (
         "any_in_graph",
         "assigned",
+        "awaits_value",
         "constant",
         "counters",
         "expects_alias",
@@ -47,6 +48,7 @@ class DataHits:
         self.numbers: dict[int, None] = {}
         self.counters: list[tuple[torch.Tensor, int]] = []
         self.expects_alias = False
+        self.awaits_value: TensorFacts | None = None
         self.written = False
         self.any_in_graph = False
         self.lazy = False
@@ -125,9 +127,13 @@ class DataSites:
             self._writes.add(write)
 
     def value(self, tensor: torch.Tensor, site: _Constant) -> None:
-        """``y`` of ``x.data = y``; x is evaluated next."""
+        """``y`` of ``x.data = y``, before x; or of ``setattr(x, "data", y)``, after it."""
         hits = self.hits.get(id(site))
-        if hits is None or hits.hits + 1 >= hits.next_look:
+        if hits is not None and hits.awaits_value is not None:
+            replaced, hits.awaits_value = hits.awaits_value, None
+            with metadata_only():
+                hits.assign(tensor_facts(tensor), replaced)
+        elif hits is None or hits.hits + 1 >= hits.next_look:
             with metadata_only():
                 self._values[id(site)] = tensor_facts(tensor)
 
@@ -146,8 +152,11 @@ class DataSites:
             self._expect_write(hits, tensor, number, site)
         hits.expects_alias = True
         value = self._values.pop(id(site), None)
+        hits.awaits_value = None
         if value is not None:
             hits.assign(value, facts)
+        elif site[0] == SiteKind.ASSIGN and site[6] == "setattr":
+            hits.awaits_value = facts
 
     def _expect_write(
         self, hits: DataHits, tensor: torch.Tensor, number: int, site: _Constant

@@ -134,11 +134,13 @@ class Run:
 
     def note(self, value: object, site: tuple[Any, ...], part: int) -> None:
         """Take what a probe saw."""
-        gathering = self._gathering
-        if gathering is None:
-            gathering = self._gathering = self._gather()
-            self.data_hits = gathering.data.hits
-        self.watch.fence.call("probe", gathering.take, value, site, part)
+        self.watch.fence.call("probe", self._take, value, site, part)
+
+    def _take(self, value: object, site: tuple[Any, ...], part: int) -> None:
+        if self._gathering is None:
+            self._gathering = self._gather()
+            self.data_hits = self._gathering.data.hits
+        self._gathering.take(value, site, part)
 
     def record(
         self, cell: int, *, error: tuple[str, str] | None, read_gradients: bool

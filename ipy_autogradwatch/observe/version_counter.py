@@ -22,9 +22,11 @@ def counter_of(alias: torch.Tensor) -> torch.Tensor | None:
     ``detach`` shares the counter of what it is called on, and ``.data =`` exchanges the
     storage and leaves the counter (torch/csrc/autograd/VariableTypeManual.cpp, `detach`).
     """
-    if torch._C._len_torch_dispatch_stack() or _in_transform() or alias.is_inference():
+    if torch._C._len_torch_dispatch_stack() or _in_transform():
         return None
     with torch._C.DisableTorchFunction():
+        if attempt(lambda: alias.is_inference(), True):
+            return None
         return attempt(lambda: _without_storage(alias.detach()), None)
 
 
