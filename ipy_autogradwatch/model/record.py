@@ -27,6 +27,7 @@ class DataAccess:
             time that shape, dtype or device differ, else the first.
         replaced: The tensor that `assigned` took the place of, as it was then.
         is_gradient: The receiver is the ``.grad`` of a leaf.
+        gradients: `TensorState.identity` of the gradients that assigned tensors had then.
         is_lazy: The receiver is a parameter without a shape yet.
     """
 
@@ -41,6 +42,7 @@ class DataAccess:
     replaced: TensorFacts | None = None
     is_gradient: bool = False
     is_lazy: bool = False
+    gradients: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

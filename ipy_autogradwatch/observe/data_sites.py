@@ -9,7 +9,7 @@ import torch
 from ipy_autogradwatch.model import DataAccess, Site, SiteKind, TensorFacts
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.snapshot import Snapshot
-from ipy_autogradwatch.observe.tensor_facts import is_lazy, metadata_only, tensor_facts
+from ipy_autogradwatch.observe.tensor_facts import grad, is_lazy, metadata_only, tensor_facts
 from ipy_autogradwatch.observe.version_counter import counter_of
 from ipy_autogradwatch.observe.writes import Write, Writes, describe_write
 
@@ -31,6 +31,7 @@ class DataHits:
         "counters",
         "expects_alias",
         "first",
+        "gradients",
         "hits",
         "lazy",
         "next_look",
@@ -52,6 +53,7 @@ class DataHits:
         self.written = False
         self.any_in_graph = False
         self.lazy = False
+        self.gradients: dict[int, None] = {}
         self.assigned: TensorFacts | None = None
         self.replaced: TensorFacts | None = None
         self.write: Write | None = None
@@ -149,6 +151,10 @@ class DataSites:
         with metadata_only():
             number = self._identities.number(tensor)
             facts = hits.look(tensor, number)
+            if site[0] == SiteKind.ASSIGN:
+                gradient = grad(tensor)
+                if gradient is not None and len(hits.gradients) < LOOKS:
+                    hits.gradients[self._identities.number(gradient)] = None
             self._expect_write(hits, tensor, number, site)
         hits.expects_alias = True
         value = self._values.pop(id(site), None)
@@ -193,4 +199,5 @@ def _access(hits: DataHits, first: TensorFacts, snapshots: tuple[Snapshot, ...])
         replaced=hits.replaced,
         is_gradient=site.receiver.endswith(".grad"),
         is_lazy=hits.lazy,
+        gradients=tuple(hits.gradients),
     )

@@ -93,7 +93,7 @@ def stale_gradients(record: CellRecord, access: DataAccess) -> tuple[str, ...]:
         if state is not None
         and state.shape == new.shape
         and state.grad is not None
-        and state.grad.identity is GradChange.UNCHANGED
+        and state.grad.number in access.gradients
     )
 
 
