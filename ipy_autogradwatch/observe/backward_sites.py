@@ -163,19 +163,22 @@ class BackwardSites:
         another = hits.has_another_graph()
         is_power_of_two = hits.hits & (hits.hits - 1) == 0
         check = self._writes.unchecked or hits.hits <= CHECKS or is_power_of_two
-        if hits.accumulates and roots:
-            self._history.roots.append(node_number(grad_fn(roots[0])))
-        if another or check:
-            with metadata_only():
-                if another:
-                    self._walk(hits, roots)
-                if check:
-                    if hits.accumulates:
-                        leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
-                        left = self._history.uncleared(leaves, self._identities)
-                        hits.uncleared.update(dict.fromkeys(left))
-                    found = self._writes.hits(roots, self._identities, self._checks)
-                    self._damages += [(hit, site) for hit in found]
+        with metadata_only():
+            if hits.accumulates and roots:
+                self._history.roots.append(node_number(grad_fn(roots[0])))
+            if another:
+                self._walk(hits, roots)
+            if check:
+                self._check(hits, roots, site)
+
+    def _check(self, hits: _RootHits, roots: list[torch.Tensor], site: _Constant) -> None:
+        """Look at what this backward is about to use: old gradients, overwritten values."""
+        if hits.accumulates:
+            leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
+            left = self._history.uncleared(leaves, self._identities)
+            hits.uncleared.update(dict.fromkeys(left))
+        found = self._writes.hits(roots, self._identities, self._checks)
+        self._damages += [(hit, site) for hit in found]
 
     def _walk(self, hits: _RootHits, roots: list[torch.Tensor]) -> None:
         hits.walks += 1
