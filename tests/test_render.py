@@ -274,10 +274,66 @@ def test_a_place_names_the_cell_only_when_it_is_another(fields, place):
     assert f"AGW201 &middot; {place}: " in html(report)
 
 
-def test_the_reason_of_a_run_of_equal_notes_is_said_once():
+def test_of_several_findings_each_note_is_one_line():
     lines = text(FINDINGS).splitlines()
-    assert sum("Harmless" in line for line in lines) == 1
+    assert lines[-3:] == [
+        "  note AGW101  line 5: `w.data` is only read; instead: print(w.detach())",
+        "  note AGW101  line 6: `v.data` is only read; instead: print(v.detach())",
+        "    Harmless: looking at values freezes nothing and cuts nothing.",
+    ]
     assert html(FINDINGS).count("Harmless") == 2  # Each is folded on its own.
+
+
+def test_a_suggestion_that_does_not_fit_beside_its_note_waits_until_it_is_asked_for():
+    shown = text(FINDINGS, width=60)
+    assert "  note AGW101  line 5: `w.data` is only read\n" in shown
+    assert "print(w.detach())" not in shown
+    assert "    instead: print(w.detach())\n" in text(FINDINGS, width=60, show="always")
+
+
+def test_notes_that_differ_say_where_their_reasons_are():
+    differing = note("v.data += 1", "v.data", why="A write.")
+    report = CellReport(3, (note("print(w.data)", "w.data"), differing))
+    assert "Harmless" not in text(report)
+    assert "%autogradwatch report says why" in text(report)
+    assert "Harmless" in text(report, show="always")
+    assert "A write." in text(report, show="always")
+
+
+def test_a_note_that_stands_alone_is_explained():
+    shown = text(CellReport(3, (note("print(w.data)", "w.data"),)))
+    assert "    Harmless: looking at values" in shown
+    assert "    instead: print(w.detach())" in shown
+
+
+def test_what_explains_the_error_stands_first_under_the_traceback():
+    silent = finding("w.data.mul_(2)", "w.data", code="AGW105", line=2, end_line=2)
+    loud = finding("loss.backward()", "loss.backward()", code="AGW404", line=9, end_line=9)
+    report = CellReport(3, (silent, loud), error=("RuntimeError", "a second time"))
+    shown = bundle(report, max_findings=1)
+    assert "AGW404" in shown["text/plain"].splitlines()[1]
+    assert "AGW105" not in shown["text/plain"]
+    assert shown["text/html"].index("AGW404") > 0
+    assert [f["code"] for f in shown[MIME_JSON]["findings"]] == ["AGW404"]
+
+
+def test_a_root_without_a_graph_is_called_so_in_a_few_words():
+    ran = CellReport(3, backwards=(backward(roots=("z",), reaches=(), requires_grad=False),))
+    assert text(ran) == "autogradwatch\n    backward at line 6: from z, which has no graph\n"
+
+
+def test_the_roots_of_a_loop_go_by_the_expression_in_the_source():
+    kept = backward(roots=("losses[0]", "losses[1]"), hits=2)
+    assert "from loss to w (2 times)" in text(CellReport(3, backwards=(kept,)))
+    once = backward(roots=("a", "b"))
+    assert "from a, b to w" in text(CellReport(3, backwards=(once,)))
+
+
+@pytest.mark.parametrize("width", [80, 88])
+def test_a_name_that_no_space_could_break_is_not_broken(width):
+    name = 'opt.param_groups[0]["params"][2]'
+    report = CellReport(3, after={name: state()}, changes=(Change(name, ChangeKind.ADDED),))
+    assert text(report, width=width).splitlines()[1].startswith(f"  + {name}  (2, 3)  ")
 
 
 # Escapes and bounds.

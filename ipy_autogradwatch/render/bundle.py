@@ -6,7 +6,7 @@ from typing import Any
 
 from ipy_autogradwatch.model import REPORT_VERSION, CellReport
 from ipy_autogradwatch.render.html import as_html
-from ipy_autogradwatch.render.outline import outline
+from ipy_autogradwatch.render.outline import in_order, outline
 from ipy_autogradwatch.render.text import as_text
 from ipy_autogradwatch.render.words import short
 
@@ -40,7 +40,7 @@ def mimebundle(
                     "headline": short(finding.headline),
                     "instead": short(finding.instead),
                 }
-                for finding in report.findings[:max_findings]
+                for finding in in_order(report)[:max_findings]
             ],
         },
     }

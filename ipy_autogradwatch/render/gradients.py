@@ -51,7 +51,9 @@ def gradient_rows(after: Mapping[str, TensorState]) -> tuple[tuple[GradientRow, 
 def _sentence(call: BackwardCall, cell: int) -> str:
     site = call.site
     place = place_text(site.cell, site.file, site.span.line, cell)
-    roots = ", ".join(short(root, MAX_NAME) for root in call.roots[:MAX_NAMES])
+    # A loop's roots by the one word that stands in the source, not by where each went.
+    names = call.roots if call.hits == 1 or len(call.roots) == 1 else (site.receiver,)
+    roots = ", ".join(short(root, MAX_NAME) for root in names[:MAX_NAMES])
     if call.reaches:
         text = f"from {roots} to {names_text(call.reaches)}"
         if call.cut:
@@ -61,7 +63,7 @@ def _sentence(call: BackwardCall, cell: int) -> str:
     elif call.requires_grad:
         text = f"from {roots} reaches no leaf"
     else:
-        text = f"from {roots}, which has no graph: it was computed without one, or cut from it"
+        text = f"from {roots}, which has no graph"
     times = f" ({call.hits:,} times)" if call.hits > 1 else ""
     return f"backward at {place}: {text}{times}"
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ipy_autogradwatch.model import CellReport, Severity
+from ipy_autogradwatch.model import CellReport, Finding, Severity
 from ipy_autogradwatch.render.changes import Changes, Row, changes
 from ipy_autogradwatch.render.findings import FindingBlock, finding_block
 from ipy_autogradwatch.render.gradients import GradientRow, backward_sentences, gradient_rows
 from ipy_autogradwatch.render.words import short
 
-__all__ = ["FindingBlock", "GradientRow", "Outline", "Row", "outline"]
+__all__ = ["FindingBlock", "GradientRow", "Outline", "Row", "in_order", "outline"]
+
+_EXPLAINS_AN_ERROR = "AGW4"
+_ABOUT_NOTES = "notes: no harm seen here; %autogradwatch report says why, and what to write instead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +23,16 @@ class Outline:
 
     Attributes:
         title: What the report says in a few words, or an empty string.
+        brief: Each note is to take one line, where lines are dear.
+        about_notes: What to say below notes that take one line.
         sentences: What happened to gradients, and which tensors are new and plain.
         remarks: What is missing from the report, and why.
     """
 
     title: str
     findings: tuple[FindingBlock, ...] = ()
+    brief: bool = False
+    about_notes: str = ""
     rows: tuple[Row, ...] = ()
     sentences: tuple[str, ...] = ()
     gradients: tuple[GradientRow, ...] = ()
@@ -47,8 +54,8 @@ def outline(report: CellReport, *, show: str, max_findings: int = 20) -> Outline
 
     Args:
         report: The report.
-        show: ``changes``: findings and what changed. ``always``: also what did not.
-            ``findings``: findings only. Under ``%%gradcheck`` everything is shown.
+        show: ``changes``: findings and what changed. ``always``: also what did not, and each
+            note in full. ``findings``: findings only. ``%%gradcheck`` is ``always``.
         max_findings: The rest is counted.
     """
     everything = report.gradcheck or show == "always"
@@ -71,14 +78,30 @@ def outline(report: CellReport, *, show: str, max_findings: int = 20) -> Outline
     if plain and not (report.findings or tensors.rows or sentences or gradients or remarks):
         # What most cells do is worth one quiet line.
         return Outline(plain)
+    blocks = tuple(finding_block(f, report.cell) for f in in_order(report)[:max_findings])
+    brief = len(blocks) > 1 and not everything
     return Outline(
         title=_title(report),
-        findings=tuple(finding_block(f, report.cell) for f in report.findings[:max_findings]),
+        findings=blocks,
+        brief=brief,
+        about_notes=_about_notes(blocks) if brief else "",
         rows=tensors.rows,
         sentences=(plain, *sentences) if plain else sentences,
         gradients=gradients,
         remarks=tuple(map(short, remarks)),
     )
+
+
+def in_order(report: CellReport) -> tuple[Finding, ...]:
+    """Return the findings as they are shown: first what explains the error above the report."""
+    return tuple(sorted(report.findings, key=lambda f: not f.code.startswith(_EXPLAINS_AN_ERROR)))
+
+
+def _about_notes(blocks: tuple[FindingBlock, ...]) -> str:
+    reasons = {block.why for block in blocks if block.is_folded}
+    if len(reasons) == 1 and "" not in reasons:
+        return reasons.pop()
+    return _ABOUT_NOTES if reasons else ""
 
 
 def _title(report: CellReport) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from io import StringIO
-from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -56,10 +55,11 @@ def _print(renderable: RenderableType, *, width: int, color: bool) -> str:
 def _layout(outline: Outline, width: int) -> Iterator[RenderableType]:
     title = f": {outline.title}" if outline.title else ""
     yield Text.assemble(("autogradwatch", "bold"), title)
-    for block, following in zip_longest(outline.findings, outline.findings[1:]):
-        # Said once for a run of notes that mean the same.
-        repeated = following is not None and block.is_folded and block.why == following.why
-        yield _indented(2, _finding(block, width, say_why=not repeated))
+    for block in outline.findings:
+        is_brief = outline.brief and block.is_folded
+        yield _indented(2, _note(block, width - 2) if is_brief else _finding(block, width))
+    if outline.about_notes:
+        yield _indented(4, Text(outline.about_notes))
     if outline.rows:
         yield _indented(2, _rows(outline.rows, width))
     for sentence in outline.sentences:
@@ -83,15 +83,25 @@ def _hanging(start: Text, rest: str, gap: int = 1) -> Table:
     return table
 
 
-def _finding(block: FindingBlock, width: int, *, say_why: bool) -> RenderableType:
-    style = _STYLE[block.severity]
-    name = Text(f"{block.severity} {block.code}", style)
-    head = _hanging(name, f"{block.place}: {block.headline}", gap=2)
-    lines: list[RenderableType] = [head]
+def _head(block: FindingBlock, rest: str = "") -> tuple[Text, str]:
+    name = Text(f"{block.severity} {block.code}", _STYLE[block.severity])
+    return name, f"{block.place}: {block.headline}{rest}"
+
+
+def _note(block: FindingBlock, width: int) -> RenderableType:
+    """Return a note as one line, with what to type instead where that fits."""
+    name, text = _head(block, f"; instead: {block.instead}" if block.instead else "")
+    if cell_len(name.plain) + 2 + cell_len(text) > width:
+        name, text = _head(block)
+    return _hanging(name, text, gap=2)
+
+
+def _finding(block: FindingBlock, width: int) -> RenderableType:
+    lines: list[RenderableType] = [_hanging(*_head(block), gap=2)]
     # A note's suggestion is its own line, respelt: no need to show both.
     if block.hit and not (block.is_folded and block.instead):
         lines.append(_indented(2, _source(block, width - 4)))
-    if block.why and say_why:
+    if block.why:
         lines.append(_indented(2, Text(block.why)))
     if not block.is_folded:
         lines += [_indented(2, Text(f"{label}: {value}")) for label, value in block.evidence]
@@ -109,8 +119,8 @@ def _source(block: FindingBlock, width: int) -> Text:
 
 def _rows(rows: tuple[Row, ...], width: int) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    names = 2 + _widest((row.name for row in rows), width // 3)
-    table.add_column(overflow="fold", width=names)
+    # Room for opt.param_groups[0]["params"][2], which no space could break.
+    table.add_column(overflow="fold", width=2 + _widest((row.name for row in rows), width * 2 // 5))
     shapes = _widest((row.shape for row in rows), width // 5)
     if shapes:
         table.add_column(overflow="fold", width=shapes)
