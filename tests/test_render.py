@@ -329,6 +329,23 @@ def test_the_roots_of_a_loop_go_by_the_expression_in_the_source():
     assert "from a, b to w" in text(CellReport(3, backwards=(once,)))
 
 
+@pytest.mark.parametrize("width", range(40, 100))
+def test_a_short_piece_of_code_is_on_one_line(width):
+    code = "`(a * 2).detach()`"
+    words = f"z has no graph: it was lost at {code} and so on"
+    fields = {"headline": words, "why": words, "evidence": (("it was", words),)}
+    shown = text(CellReport(3, (finding("z = y", "y", **fields),)), width=width)
+    assert shown.count(code) == 3
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_long_piece_of_code_is_broken_like_other_text():
+    words = f"lost at `{'a + ' * 50}b` here"
+    shown = text(CellReport(3, (finding("z = y", "y", headline=words),)), width=60)
+    assert max(map(len, shown.splitlines())) <= 60
+    assert " ".join(shown.split()).count(words) == 1
+
+
 @pytest.mark.parametrize("width", [80, 88])
 def test_a_name_that_no_space_could_break_is_not_broken(width):
     name = 'opt.param_groups[0]["params"][2]'

@@ -20,6 +20,10 @@ from ipy_autogradwatch.render.words import window
 _STYLE = {Severity.WRONG: "bold red", Severity.RISKY: "bold yellow", Severity.NOTE: "cyan"}
 _SIGN_STYLE = {"+": "green", "-": "dim"}
 
+# Stands for a space at which rich must not break a line; it breaks at every kind of blank.
+_TIE = "\U0010fffd"
+_LONGEST_TIED = 40
+
 
 def as_text(outline: Outline, *, width: int, color: bool) -> str:
     """Return *outline* as lines of at most *width* columns, with ANSI colours if *color*."""
@@ -49,7 +53,17 @@ def _print(renderable: RenderableType, *, width: int, color: bool) -> str:
     )
     console.print(renderable)
     assert isinstance(console.file, StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n")).rstrip()
+    shown = console.file.getvalue().replace(_TIE, " ")
+    return "\n".join(line.rstrip() for line in shown.split("\n")).rstrip()
+
+
+def _tied(text: str) -> Text:
+    """Return *text* with its short pieces of code unbroken."""
+    pieces = text.split("`")
+    for index in range(1, len(pieces) - 1, 2):
+        if len(pieces[index]) <= _LONGEST_TIED:
+            pieces[index] = pieces[index].replace(" ", _TIE)
+    return Text("`".join(pieces))
 
 
 def _layout(outline: Outline, width: int) -> Iterator[RenderableType]:
@@ -59,7 +73,7 @@ def _layout(outline: Outline, width: int) -> Iterator[RenderableType]:
         is_brief = outline.brief and block.is_folded
         yield _indented(2, _note(block, width - 2) if is_brief else _finding(block, width))
     if outline.about_notes:
-        yield _indented(4, Text(outline.about_notes))
+        yield _indented(4, _tied(outline.about_notes))
     if outline.rows:
         yield _indented(2, _rows(outline.rows, width))
     for sentence in outline.sentences:
@@ -79,7 +93,7 @@ def _hanging(start: Text, rest: str, gap: int = 1) -> Table:
     table = Table.grid(padding=(0, gap, 0, 0), pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row(start, Text(rest))
+    table.add_row(start, _tied(rest))
     return table
 
 
@@ -102,9 +116,9 @@ def _finding(block: FindingBlock, width: int) -> RenderableType:
     if block.hit and not (block.is_folded and block.instead):
         lines.append(_indented(2, _source(block, width - 4)))
     if block.why:
-        lines.append(_indented(2, Text(block.why)))
+        lines.append(_indented(2, _tied(block.why)))
     if not block.is_folded:
-        lines += [_indented(2, Text(f"{label}: {value}")) for label, value in block.evidence]
+        lines += [_indented(2, _tied(f"{label}: {value}")) for label, value in block.evidence]
     if block.instead:
         instead = _hanging(Text("instead:", "bold"), block.instead)
         lines.append(_indented(2, instead))
