@@ -161,8 +161,10 @@ class BackwardSites:
                 return
             hits = self._hits[id(site)] = _RootHits(site)
         another = hits.has_another_graph()
-        is_power_of_two = hits.hits & (hits.hits - 1) == 0
-        check = self._writes.unchecked or hits.hits <= CHECKS or is_power_of_two
+        count = hits.hits
+        check = count <= CHECKS or self._writes.unchecked or count & (count - 1) == 0
+        if not (another or check):
+            return  # Nearly every hit of a training loop.
         with metadata_only():
             if hits.accumulates and roots:
                 self._history.roots.append(node_number(grad_fn(roots[0])))

@@ -6,6 +6,7 @@ at, then every hit whose count is a power of two; the others are counted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ipy_autogradwatch.model import Part
@@ -18,6 +19,7 @@ from ipy_autogradwatch.observe.tensor_facts import is_leaf, metadata_only
 from ipy_autogradwatch.observe.writes import Writes, sequence_nr
 
 _Constant = tuple[Any, ...]
+_ROOT, _LEAF = int(Part.ROOT), int(Part.LEAF)
 
 
 class Gathering:
@@ -41,24 +43,21 @@ class Gathering:
         self.backward = BackwardSites(identities, writes, history, walks=walks, checks=checks)
         self._history = history
         self._identities = identities
-        self._tensors = {
-            Part.RECEIVER: self.data.receiver,
-            Part.ALIAS: self.data.alias,
-            Part.VALUE: self.data.value,
-            Part.LEAF: self._leaf,
-        }
-        self._anything = {
-            Part.ROOT: self.backward.root,
-            Part.ARGUMENT: self.backward.argument,
-            Part.FUNCTION: self.backward.function,
-        }
+        # In the order of `Part`.
+        self._takers: tuple[Callable[[Any, _Constant], None], ...] = (
+            self.data.receiver,
+            self.data.alias,
+            self.data.value,
+            self.backward.root,
+            self.backward.argument,
+            self.backward.function,
+            self._leaf,
+        )
 
     def take(self, value: object, site: _Constant, part: int) -> None:
         """Take what a probe saw; *part* is a `Part`."""
-        if part in self._anything:
-            self._anything[Part(part)](value, site)
-        elif is_tensor(value):
-            self._tensors[Part(part)](value, site)
+        if _ROOT <= part < _LEAF or is_tensor(value):
+            self._takers[part](value, site)
 
     def _leaf(self, tensor: Any, site: _Constant) -> None:
         """A tensor that a call has just made a leaf."""
