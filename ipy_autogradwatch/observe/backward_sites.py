@@ -20,13 +20,15 @@ MAX_SITES = 2000
 MAX_WALKS = 8
 """Graph walks of one site in one cell."""
 MAX_ROOTS = 8
-CHECKS = 8
+CHECKS = 4
 """Hits of a site before each of which written memory is looked for."""
 
 _Constant = tuple[Any, ...]
 
+_sequence_nr: Any = getattr(torch.autograd, "_get_sequence_nr", None)
 
-class _RootHits:
+
+class RootHits:
     """One backward site, while the cell runs."""
 
     __slots__ = (
@@ -34,6 +36,7 @@ class _RootHits:
         "cut",
         "flat",
         "hits",
+        "is_root",
         "last_made",
         "last_sequence",
         "late",
@@ -50,6 +53,7 @@ class _RootHits:
     def __init__(self, constant: _Constant) -> None:
         self.constant = constant  # Keeps it, so that its id stays its own.
         self.hits = 0
+        self.is_root = False
         self.walks = 0
         self.last_sequence = 0
         self.last_made: int | None = None
@@ -68,6 +72,17 @@ class _RootHits:
     def accumulates(self) -> bool:
         """Whether it adds into ``.grad``, which ``torch.autograd.grad`` does not."""
         return bool(self.constant[6] != "grad")
+
+    def only_counts(self) -> bool:
+        """Count a hit like the one before it, which need not be looked at; False for others."""
+        sequence = _sequence_nr() if _sequence_nr is not None else 0
+        count = self.hits + 1
+        if sequence - self.last_sequence != self.last_made or not count & self.hits:
+            return False
+        if count <= CHECKS or not self.is_root:
+            return False
+        self.hits, self.last_sequence = count, sequence
+        return True
 
     def has_another_graph(self) -> bool:
         """Count a hit, and say whether its graph may differ from that of the hit before.
@@ -100,7 +115,7 @@ class BackwardSites:
         self._walks = walks
         self._checks = checks
         self._history = history
-        self._hits: dict[int, _RootHits] = {}
+        self.hits: dict[int, RootHits] = {}
         self._damages: list[tuple[Hit, _Constant]] = []
         self._foreign_functions: set[int] = set()
         self._awaits_argument: set[int] = set()
@@ -110,7 +125,7 @@ class BackwardSites:
         if id(site) in self._foreign_functions:
             return
         if is_tensor(value):
-            self._backward([value], site)
+            self._backward([value], site, is_root=True)
         elif isinstance(value, (list, tuple)):
             self._backward([tensor for tensor in value if is_tensor(tensor)], site)
         else:
@@ -134,12 +149,12 @@ class BackwardSites:
     def reached(self) -> frozenset[int]:
         """Return the numbers of all leaves into whose gradient a backward was seen to add."""
         return frozenset(
-            number for hits in self._hits.values() if hits.accumulates for number in hits.leaves
+            number for hits in self.hits.values() if hits.accumulates for number in hits.leaves
         )
 
     def backwards(self, snapshot: Snapshot) -> tuple[BackwardCall, ...]:
         """Return what each site reached; names are those of *snapshot*."""
-        return tuple(_backward_call(hits, snapshot) for hits in self._hits.values())
+        return tuple(_backward_call(hits, snapshot) for hits in self.hits.values())
 
     def damages(self, snapshot: Snapshot) -> tuple[Damage, ...]:
         """Return the gradients that a write made wrong; names are those of *snapshot*."""
@@ -154,12 +169,15 @@ class BackwardSites:
             for hit, backward in self._damages
         )
 
-    def _backward(self, roots: list[torch.Tensor], site: _Constant) -> None:
-        hits = self._hits.get(id(site))
+    def _backward(
+        self, roots: list[torch.Tensor], site: _Constant, *, is_root: bool = False
+    ) -> None:
+        hits = self.hits.get(id(site))
         if hits is None:
-            if len(self._hits) >= MAX_SITES:
+            if len(self.hits) >= MAX_SITES:
                 return
-            hits = self._hits[id(site)] = _RootHits(site)
+            hits = self.hits[id(site)] = RootHits(site)
+        hits.is_root = is_root
         another = hits.has_another_graph()
         count = hits.hits
         check = count <= CHECKS or self._writes.unchecked or count & (count - 1) == 0
@@ -173,7 +191,7 @@ class BackwardSites:
             if check:
                 self._check(hits, roots, site)
 
-    def _check(self, hits: _RootHits, roots: list[torch.Tensor], site: _Constant) -> None:
+    def _check(self, hits: RootHits, roots: list[torch.Tensor], site: _Constant) -> None:
         """Look at what this backward is about to use: old gradients, overwritten values."""
         if hits.accumulates:
             leaves = [leaf for ref in hits.leaf_refs if (leaf := ref()) is not None]
@@ -182,7 +200,7 @@ class BackwardSites:
         found = self._writes.hits(roots, self._identities, self._checks)
         self._damages += [(hit, site) for hit in found]
 
-    def _walk(self, hits: _RootHits, roots: list[torch.Tensor]) -> None:
+    def _walk(self, hits: RootHits, roots: list[torch.Tensor]) -> None:
         hits.walks += 1
         for root in roots:
             hits.requires_grad = hits.requires_grad or bool(root.requires_grad)
@@ -197,7 +215,7 @@ class BackwardSites:
         hits.nodes = max(hits.nodes, reach.nodes)
         hits.cut = hits.cut or reach.cut
 
-    def _reach(self, hits: _RootHits, nodes: list[Any]) -> Reach:
+    def _reach(self, hits: RootHits, nodes: list[Any]) -> Reach:
         if not nodes:
             return NOWHERE
         walker = Walker(self._identities, self._walks)
@@ -220,7 +238,7 @@ def is_tensor(value: object) -> TypeGuard[torch.Tensor]:
     return issubclass(type(value), torch.Tensor)
 
 
-def _backward_call(hits: _RootHits, snapshot: Snapshot) -> BackwardCall:
+def _backward_call(hits: RootHits, snapshot: Snapshot) -> BackwardCall:
     site = Site.from_constant(hits.constant)
     named = [snapshot.names[n] for n in hits.roots if n in snapshot.names]
     return BackwardCall(

@@ -15,10 +15,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ipy_autogradwatch.fence import Fence
-from ipy_autogradwatch.model import CellRecord
+from ipy_autogradwatch.model import CellRecord, Part
 from ipy_autogradwatch.observe.probe import imported_torch
 
 if TYPE_CHECKING:
+    from ipy_autogradwatch.observe.backward_sites import RootHits
     from ipy_autogradwatch.observe.data_sites import DataHits
     from ipy_autogradwatch.observe.gather import Gathering
     from ipy_autogradwatch.observe.history import LeafHistory
@@ -32,8 +33,8 @@ WALK_SECONDS = 0.010
 CHECK_SECONDS = 0.010
 """For the looks at what backward will use of overwritten memory, in one cell."""
 
-_ALIAS = 1
-"""`Part.ALIAS` as a plain number: comparing with an enum's member takes ten times longer."""
+_ALIAS, _ROOT = int(Part.ALIAS), int(Part.ROOT)
+"""As plain numbers: comparing with an enum's member takes ten times longer."""
 
 _current: ContextVar[Run | None] = ContextVar("ipy_autogradwatch_run", default=None)
 _running: list[Run] = []
@@ -68,6 +69,11 @@ class Watch:
         return self._writes
 
     @property
+    def has_new_writes(self) -> bool:
+        """Whether a write came after the last look at what backward will use of it."""
+        return self._writes is not None and self._writes.unchecked
+
+    @property
     def history(self) -> LeafHistory:
         """How leaves were at the latest backwards. The first use imports what needs torch."""
         if self._history is None:
@@ -87,7 +93,8 @@ class Run:
         watch: What is remembered of its shell.
         source: The cell as the user sees it, magics and leading blank lines included.
         outermost: The run of the cell that the user ran.
-        data_hits: What was gathered of each ``.data`` site, by the id of its constant.
+        data_hits, root_hits: What was gathered of each ``.data`` and backward site, by the id of
+            its constant.
         gradcheck: Options of ``%%gradcheck``, or None for a cell without.
     """
 
@@ -109,6 +116,7 @@ class Run:
         self._namespace = namespace
         self._hidden = hidden
         self.data_hits: dict[int, DataHits] = {}
+        self.root_hits: dict[int, RootHits] = {}
         self._gathering: Gathering | None = None
         self._before: Snapshot | None = None
 
@@ -140,6 +148,7 @@ class Run:
         if self._gathering is None:
             self._gathering = self._gather()
             self.data_hits = self._gathering.data.hits
+            self.root_hits = self._gathering.backward.hits
         self._gathering.take(value, site, part)
 
     def record(
@@ -163,6 +172,7 @@ class Run:
         """Drop what was gathered."""
         self._gathering = None
         self.data_hits = {}
+        self.root_hits = {}
 
     def _record(self, cell: int, error: tuple[str, str] | None, read_gradients: bool) -> CellRecord:
         from ipy_autogradwatch.observe.snapshot import Snapshot, states
@@ -240,4 +250,8 @@ def note(value: object, site: tuple[Any, ...], part: int) -> None:
             elif hits.hits + 1 < hits.next_look:
                 hits.hits += 1
                 return
+    elif part == _ROOT:
+        root = run.root_hits.get(id(site))
+        if root is not None and not run.watch.has_new_writes and root.only_counts():
+            return
     run.note(value, site, part)
