@@ -339,6 +339,21 @@ def test_a_short_piece_of_code_is_on_one_line(width):
     assert max(map(len, shown.splitlines())) <= width
 
 
+@pytest.mark.parametrize(
+    ("instead", "is_code"),
+    [
+        ("with torch.no_grad(): w.mul_(…)    # in place", True),
+        (r"print(re.sub('\d', '', w.detach()))", True),
+        ("leave .detach() out", False),
+        ("(" * 250, False),
+        ("x = '\0'", False),
+    ],
+)
+def test_what_to_type_is_set_as_code_and_advice_as_words(instead, is_code):
+    shown = html(CellReport(3, (finding("z = y", "y", instead=instead),)))
+    assert ("Instead: <code" in shown) is is_code
+
+
 def test_a_long_piece_of_code_is_broken_like_other_text():
     words = f"lost at `{'a + ' * 50}b` here"
     shown = text(CellReport(3, (finding("z = y", "y", headline=words),)), width=60)

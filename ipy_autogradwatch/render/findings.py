@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 from ipy_autogradwatch.model import Finding, Severity
@@ -13,7 +14,13 @@ MAX_SOURCE = 160
 
 @dataclass(frozen=True, slots=True)
 class FindingBlock:
-    """One finding. ``hit`` is the part of the source line to underline."""
+    """One finding.
+
+    Attributes:
+        before, hit, after: The source line; ``hit`` is the part to underline.
+        instead: What to type, or advice in words.
+        instead_is_code: It is the former.
+    """
 
     severity: Severity
     code: str
@@ -25,6 +32,7 @@ class FindingBlock:
     why: str
     evidence: tuple[tuple[str, str], ...]
     instead: str
+    instead_is_code: bool
 
     @property
     def is_folded(self) -> bool:
@@ -46,6 +54,7 @@ def finding_block(finding: Finding, cell: int) -> FindingBlock:
         why=short(finding.why),
         evidence=tuple((short(label, 60), short(value, 300)) for label, value in finding.evidence),
         instead=short(finding.instead, 300),
+        instead_is_code=_is_code(finding.instead[:300]),
     )
 
 
@@ -55,6 +64,17 @@ def place_text(cell: int | None, file: str | None, line: int, here: int) -> str:
         return short(f"{file[-80:]}, line {line}")
     # Not this cell's number: it differs from run to run, and the report hangs below it.
     return f"line {line}" if cell in (None, here) else f"cell {cell}, line {line}"
+
+
+def _is_code(text: str) -> bool:
+    """Whether *text* is Python, with an ellipsis where something is left out."""
+    if "\\" in text:
+        return True  # Not parsed: an escape that Python does not know would warn once more.
+    try:
+        ast.parse(text.replace("…", "..."))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def _parts(finding: Finding) -> tuple[str, str, str]:

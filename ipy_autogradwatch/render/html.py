@@ -76,7 +76,8 @@ def _finding(block: FindingBlock) -> str:
     why = f"<p>{_marked(block.why)}</p>" if block.why and not why_in_head else ""
     instead = ""
     if block.instead:
-        instead = f"<p>Instead: <code {_CODE}>{escape(block.instead)}</code></p>"
+        words = _code(block.instead) if block.instead_is_code else _marked(block.instead)
+        instead = f"<p>Instead: {words}</p>"
     evidence = "".join(
         f"<tr>{_cell(escape(label), 'th')}{_cell(_marked(value))}</tr>"
         for label, value in block.evidence
