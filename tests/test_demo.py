@@ -57,11 +57,16 @@ def test_weights_are_reported_as_written_and_with_a_gradient(the):
     assert "written in place, grad new" in report(the("for epoch"))["text/plain"]
 
 
-@pytest.mark.parametrize("spelling", ["y.detach()", "y.clone()"])
-def test_backward_from_a_cut_tensor_raises_and_leaves_no_gradient(the, spelling):
+@pytest.mark.parametrize(
+    ("spelling", "line", "cause"),
+    [("y.detach()", 3, "y.detach()"), ("y.clone()", 1, "with torch.no_grad()")],
+)
+def test_backward_from_a_cut_tensor_raises_and_the_cut_is_named(the, spelling, line, cause):
     cell = the(f"z = {spelling}")
     assert "does not require grad" in error(cell)
+    assert found(cell) == [("AGW401", line)]
     text = report(cell)["text/plain"]
+    assert f"`z` has no graph: it was lost at `{cause}`" in text
     assert "from z, which has no graph" in text
     assert "grad still None: x" in text
     assert printed(the("print(x.grad)")) == "None\n"
@@ -70,11 +75,21 @@ def test_backward_from_a_cut_tensor_raises_and_leaves_no_gradient(the, spelling)
 def test_a_write_through_data_gives_a_silently_wrong_gradient(the):
     cell = the("x.data += 1")
     assert printed(cell) == "x.grad is 27.0 and should be 12.0\n"
-    assert [code for code, line in found(cell) if line == 3] == ["AGW105"]
+    assert found(cell) == [("AGW105", 3)]
+    assert "wrong gradients: `x`" in report(cell)["text/plain"]
 
 
-def test_the_same_write_through_detach_raises(the):
-    assert "modified by an inplace operation" in error(the("x.detach().add_(1)"))
+def test_the_same_write_through_detach_raises_and_the_write_is_named(the):
+    cell = the("x.detach().add_(1)")
+    assert "modified by an inplace operation" in error(cell)
+    assert found(cell) == [("AGW403", 3)]
+
+
+def test_what_explains_an_error_stands_right_under_it(the):
+    for text in ("z = y.detach()", "z = y.clone()", "x.detach().add_(1)"):
+        cell = the(text)
+        assert [output.output_type for output in cell.outputs] == ["error", "display_data"]
+        assert report(cell)["text/plain"].splitlines()[1].startswith("  wrong AGW4")
 
 
 def test_gradcheck_shows_the_size_of_each_gradient(the):

@@ -355,7 +355,7 @@ def test_what_to_type_is_set_as_code_and_advice_as_words(instead, is_code):
 
 
 def test_a_long_piece_of_code_is_broken_like_other_text():
-    words = f"lost at `{'a + ' * 50}b` here"
+    words = f"lost at `{'alpha + ' * 30}b` here"
     shown = text(CellReport(3, (finding("z = y", "y", headline=words),)), width=60)
     assert max(map(len, shown.splitlines())) <= 60
     assert " ".join(shown.split()).count(words) == 1
