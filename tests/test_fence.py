@@ -7,6 +7,7 @@ import pytest
 from support import run, run_failing
 
 import ipy_autogradwatch as aw
+from ipy_autogradwatch import instrument as instrument_module
 from ipy_autogradwatch.fence import MAX_FAILURES, Fence, attempt, safe_str
 from ipy_autogradwatch.notebook import extension as extension_module
 from ipy_autogradwatch.observe import run as run_module
@@ -21,7 +22,7 @@ def broken(*_, **__):
 
 
 STAGES = {
-    "instrument": (extension_module, "instrument"),
+    "instrument": (instrument_module, "instrument"),
     "start of the cell": (extension_module.Extension, "_new_run"),
     "before the cell": (run_module.Run, "_look"),
     "probe": (Gathering, "take"),

@@ -26,8 +26,8 @@ import ast
 
 from ipy_autogradwatch.instrument.editor import EditorSource
 from ipy_autogradwatch.instrument.places import find_places
-from ipy_autogradwatch.instrument.rewrite import PROBE_NAME, insert_probes
-from ipy_autogradwatch.model import Site
+from ipy_autogradwatch.instrument.rewrite import insert_probes
+from ipy_autogradwatch.model import PROBE_NAME, Site
 
 __all__ = ["PROBE_NAME", "instrument", "may_have_sites"]
 

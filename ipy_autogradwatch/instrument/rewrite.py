@@ -6,10 +6,7 @@ import ast
 from typing import Any
 
 from ipy_autogradwatch.instrument.places import ROOT_KEYWORDS, Place
-from ipy_autogradwatch.model import Part, Site, SiteKind
-
-PROBE_NAME = "__autogradwatch__"
-"""Dunder at both ends: a name with a leading dunder only is mangled inside a class."""
+from ipy_autogradwatch.model import PROBE_NAME, Part, Site, SiteKind
 
 
 def insert_probes(described: list[tuple[Place, Site]]) -> None:

@@ -36,10 +36,11 @@ from ipy_autogradwatch.model.report import (
     Severity,
     WatcherFailure,
 )
-from ipy_autogradwatch.model.source import Part, Site, SiteKind, Span
+from ipy_autogradwatch.model.source import PROBE_NAME, Part, Site, SiteKind, Span
 from ipy_autogradwatch.model.tensor import GradChange, GradState, TensorFacts, TensorState
 
 __all__ = [
+    "PROBE_NAME",
     "REPORT_VERSION",
     "BackwardCall",
     "CellRecord",

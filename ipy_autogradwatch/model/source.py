@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+PROBE_NAME = "__autogradwatch__"
+"""What an instrumented cell calls the probe. Dunder at both ends: a name with a leading dunder only is mangled inside a class."""
+
 
 class SiteKind(str, enum.Enum):
     """What a probed place in the source does, as far as the source tells."""

@@ -14,8 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from ipy_autogradwatch.diagnose import changes, findings
 from ipy_autogradwatch.fence import Fence, safe_str
-from ipy_autogradwatch.instrument import PROBE_NAME, instrument, may_have_sites
-from ipy_autogradwatch.model import CellRecord, CellReport
+from ipy_autogradwatch.model import PROBE_NAME, CellRecord, CellReport
 from ipy_autogradwatch.notebook.cell_magic import asks_for_gradcheck, rewrite_gradcheck
 from ipy_autogradwatch.notebook.completion import add_matcher, remove_matcher
 from ipy_autogradwatch.notebook.config import configure
@@ -163,6 +162,9 @@ class Extension:
     def _instrument(self, tree: ast.Module, run: Run) -> None:
         if not self.fence.is_open("instrument"):
             return
+        # Not before a cell is run: a third of what loading would take.
+        from ipy_autogradwatch.instrument import instrument, may_have_sites
+
         text, file = origin(self.shell, AutogradWatchMagics._run_body.__code__)
         source = run.outermost.source if text is None else text
         if not may_have_sites(source):
