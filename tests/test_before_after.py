@@ -173,7 +173,7 @@ def test_what_a_cell_did_to_a_gradient(started, cells, change):
 
 def test_a_gradient_freed_and_made_again_is_never_unchanged(started):
     run(started, "w.sum().backward()")
-    for _ in range(10):
+    for _ in range(3):
         report = run(started, "w.grad = None\nimport gc; _ = gc.collect()\nw.sum().backward()")
         assert told(report)["w"][2] == "replaced"
 
@@ -249,7 +249,7 @@ def test_a_walk_that_was_cut_says_so(started, monkeypatch):
 
 def test_a_search_that_was_cut_says_so_and_claims_nothing_it_does_not_know(started):
     run(started, "lots = [[torch.ones(1) for _ in range(500)] for _ in range(5)]")
-    report = run(started, "lots[0].pop(0)\ndel lots[4]\ny = w * 2")
+    report = run(started, "del lots[0][:10]\ny = w * 2")
     assert report.cuts
     kinds = {change.name: change.kind.value for change in report.changes}
     assert kinds["y"] == "added"

@@ -237,6 +237,12 @@ def test_parameters_that_only_an_optimizer_holds_go_by_its_groups():
     ]
 
 
+def test_an_optimizer_is_folded_into_whatever_else_holds_its_parameters():
+    w = nn.Parameter(t())
+    opt = torch.optim.SGD([w], 0.1)
+    assert names(opt=opt, trainer=Plain(Plain(Plain([[[[w]]]])))) == ["trainer.w.w.w[0][0][0][0]"]
+
+
 def test_a_list_of_parameters_does_not_rename_them():
     model = Net()
     found = find(params=list(model.parameters()), model=model)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import weakref
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -13,7 +15,9 @@ import torch
 from support import run
 
 from ipy_autogradwatch.model import CellReport
-from ipy_autogradwatch.observe.writes import MAX_WRITES
+from ipy_autogradwatch.notebook import sources
+from ipy_autogradwatch.observe import history, writes
+from ipy_autogradwatch.rules import _source
 
 START = "import torch, gc, weakref\nfrom torch import nn\nw = torch.ones(3, requires_grad=True)"
 
@@ -54,6 +58,15 @@ def test_what_a_cell_made_dies_when_the_user_lets_go(started, which, gradcheck, 
     run(started, ("%%gradcheck\n" if gradcheck else "") + cell, "r = weakref.ref(t)", f"del {name}")
     collect(started)
     assert started.user_ns["r"]() is None
+
+
+@pytest.mark.parametrize("which", MADE)
+def test_a_finished_cell_holds_nothing_not_even_until_the_next(started, which, capsys):
+    run(started, MADE[which][0] + "\nNone")
+    made = weakref.ref(started.user_ns.pop("t"))
+    started.user_ns.pop("d", None)
+    gc.collect()
+    assert made() is None
 
 
 def test_a_reference_of_somebody_is_noticed(started):
@@ -138,20 +151,35 @@ def test_three_hundred_runs_of_a_cell_stack_nothing_up(careless_watcher):
 
     with capture_output():
         run(shell, *[cell] * 3)
-        first, objects = sizes(), ours() + 50
+        first, before = sizes(), ours()
         run(shell, *[cell] * 300)
     assert sizes() == first
-    # Numbers of dead tensors are swept by the thousand; the latest writes are remembered.
-    numbers = len(careless_watcher._watch.identities._entries)
-    assert ours() - objects <= numbers + MAX_WRITES
-    assert numbers < 5000
+    after = ours()
+    grown = {kind for kind in after if after[kind] - before[kind] >= 100}
+    assert grown <= {*BOUNDED}
+    assert all(after[kind] <= bound for kind, bound in BOUNDED.items())
+    assert len(careless_watcher._watch.identities._entries) < 5000
+
+
+BOUNDED = {
+    "Write": writes.MAX_WRITES,
+    "_Before": history.MAX_LEAVES,
+    "CellSource": sources.MAX_CELLS,
+    "_Cell": _source.MAX_CELLS,
+    "Statement": _source.MAX_CELLS * 8,
+}
+"""What the latest cells are remembered by, and how much of that at most."""
 
 
 def ours():
-    """Return how many objects of classes of this package are alive."""
+    """Return how many objects of each class of this package are alive."""
     gc.collect()
-    modules = (getattr(type(each), "__module__", None) for each in gc.get_objects())
-    return sum(type(m) is str and m.startswith("ipy_autogradwatch") for m in modules)
+    kinds = (type(each) for each in gc.get_objects())
+    return Counter(
+        kind.__name__
+        for kind in kinds
+        if type(kind.__module__) is str and kind.__module__.startswith("ipy_autogradwatch")
+    )
 
 
 def test_the_last_report_does_not_hold_the_one_before(started):

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from dataclasses import dataclass
 
 import torch
 
 MAX_MAKERS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    ref: weakref.ref[torch.Tensor]
-    number: int
+_Entry = tuple[weakref.ref[torch.Tensor], int]
 
 
 class Identities:
@@ -34,12 +30,12 @@ class Identities:
     def number(self, tensor: torch.Tensor) -> int:
         """Return the number of *tensor*, always above 0."""
         entry = self._entries.get(id(tensor))
-        if entry is None or entry.ref() is not tensor:
+        if entry is None or entry[0]() is not tensor:
             if len(self._entries) >= self._sweep_at:
                 self._sweep()
-            entry = _Entry(weakref.ref(tensor), next(self._numbers))
+            entry = weakref.ref(tensor), next(self._numbers)
             self._entries[id(tensor)] = entry
-        return entry.number
+        return entry[1]
 
     def note_maker(self, tensor: torch.Tensor, cell: int | None, line: int) -> None:
         """Remember which line made *tensor* a leaf; the first line is the one kept."""
@@ -55,8 +51,8 @@ class Identities:
         return self._makers.get(number)
 
     def _sweep(self) -> None:
-        self._entries = {key: e for key, e in self._entries.items() if e.ref() is not None}
-        alive = {entry.number for entry in self._entries.values()}
+        self._entries = {key: e for key, e in self._entries.items() if e[0]() is not None}
+        alive = {number for _, number in self._entries.values()}
         self._makers = {n: made for n, made in self._makers.items() if n in alive}
         self._sweep_at = max(4096, 2 * len(self._entries))
         self._sweep_makers_at = max(1024, 2 * len(self._makers))

@@ -244,6 +244,14 @@ _MODULE_KEYS = tuple(vars(torch.nn.Module()))
 _HOLDERS = ("_parameters", "_buffers", "_modules")
 
 
+def _begins_as_usual(attributes: Any) -> bool:
+    # By identity: these strings are interned, and an odd key is not asked to compare itself.
+    try:
+        return all(map(is_, dict.__iter__(attributes), _MODULE_KEYS))
+    except RuntimeError:  # Another thread is writing it.
+        return False
+
+
 def registered(attributes: Any) -> tuple[list[Any], int]:
     """Return the dicts in which a module keeps what was registered, those that are not empty.
 
@@ -251,9 +259,9 @@ def registered(attributes: Any) -> tuple[list[Any], int]:
     a model add up.
     """
     first = len(_MODULE_KEYS)
-    keys = attempt(lambda: all(map(is_, dict.__iter__(attributes), _MODULE_KEYS)), False)
-    if keys and dict.__len__(attributes) >= first:
-        found: list[Any] = [dict.get(attributes, name) for name in _HOLDERS]
+    if dict.__len__(attributes) >= first and _begins_as_usual(attributes):
+        get = dict.get
+        found: list[Any] = [get(attributes, name) for name in _HOLDERS]
     else:
         items = attempt(lambda: list(dict.items(attributes)), [])
         held = {key: value for key, value in items if type(key) is str and key in _HOLDERS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import torch
@@ -226,10 +227,14 @@ def _reaches(snapshot: Snapshot, seen: _Seen) -> tuple[str, ...]:
 
 def _state(snapshot: Snapshot, name: str, seen: _Seen, grad: GradState | None) -> TensorState:
     shape, dtype, device, requires_grad, leaf, version, storage, node, parameter = seen.key
+    try:
+        shape, dtype, device = _words(shape, dtype, device)
+    except TypeError:  # A symbolic size does not hash.
+        shape, dtype, device = _words(facts.plain_shape(shape), dtype, device)
     return _new_state(
-        None if shape is None else facts.plain_shape(shape),
-        facts.name_of_dtype_or_device(dtype),
-        facts.name_of_dtype_or_device(device),
+        shape,
+        dtype,
+        device,
         requires_grad,
         leaf,
         node,
@@ -244,6 +249,13 @@ def _state(snapshot: Snapshot, name: str, seen: _Seen, grad: GradState | None) -
         seen.base,
         seen.reach.marked,
     )
+
+
+@lru_cache(maxsize=4096)
+def _words(shape: Any, dtype: object, device: object) -> tuple[tuple[int, ...] | None, str, str]:
+    """Return them as a report has them."""
+    name_of = facts.name_of_dtype_or_device
+    return None if shape is None else facts.plain_shape(shape), name_of(dtype), name_of(device)
 
 
 _Made = TypeVar("_Made")
