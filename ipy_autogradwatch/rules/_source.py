@@ -111,7 +111,7 @@ class Program:
             yield from (s for s in mine if s.line > at.line and s.loops[:1] == at.loops[:1])
             if at in mine:
                 yield at
-        if above and not any(s.loops for s in above):
+        if any(_ran_before(s, at) for s in above):
             return
         for source in reversed(self._cells[:index]):
             if time.perf_counter() > self._deadline:
@@ -139,7 +139,8 @@ class Program:
             for statement in self.assignments(name, place):
                 found[statement] = None
                 queue += [(read, statement) for read in sorted(statement.reads)]
-                if nearest and not _updates(statement, name) and not statement.loops:
+                surely = _ran_before(statement, place) or not statement.loops
+                if nearest and surely and not _updates(statement, name):
                     break  # It replaced whatever the name held before.
                 nearest = False
             for inner in self._returns(name, place):
@@ -166,6 +167,11 @@ class Program:
             return
 
 
+def _ran_before(statement: Statement, at: Statement) -> bool:
+    """Whether no loop that may not have run stands between *statement* and *at* below it."""
+    return statement.loops == at.loops[: len(statement.loops)]
+
+
 def _updates(statement: Statement, name: str) -> bool:
     return name in statement.reads or statement.is_in_place
 
@@ -187,10 +193,24 @@ def in_place_targets(node: ast.stmt) -> frozenset[str]:
     return frozenset(targets - {""})
 
 
+_SAME_MEMORY = ("detach", "view", "view_as", "t", "numpy", "squeeze", "unsqueeze", "transpose")
+
+
 def _base(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node
+    """Return what is written when *node* is: ``x`` of ``x[i]``, ``x.detach()``, ``x.data``."""
+    while True:
+        if isinstance(node, ast.Subscript) or (
+            isinstance(node, ast.Attribute) and node.attr in ("data", "T")
+        ):
+            node = node.value
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _SAME_MEMORY
+        ):
+            node = node.func.value
+        else:
+            return node
 
 
 def dotted(node: ast.AST) -> str:

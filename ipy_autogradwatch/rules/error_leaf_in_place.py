@@ -24,7 +24,8 @@ def check(record: CellRecord) -> Iterator[Finding]:
         failed,
         headline=f"{who} requires grad and is changed in place with gradients on",
         why="A leaf has no node that could record the change. An update of weights is no part of "
-        "the function: do it where nothing is recorded. (`.data` would hide it from autograd.)",
+        "the function: do it where nothing is recorded. `.data` would only hide it.",
+        evidence=(("raised by", "this line"),),
         instead=f"with torch.no_grad(): {text}"
         if text and len(text) < 80
         else "with torch.no_grad(): …",

@@ -22,6 +22,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
         failed,
         headline=f"`{root}`{shape}, and backward starts from a single number",
         why="A gradient is that of one number. For several, say how they are summed up.",
+        evidence=(("shape", str(state.shape) if state is not None else "more than one element"),),
         instead=f"{root}.sum().backward(), {root}.mean().backward() or "
         f"{root}.backward(gradient=weights)",
     )

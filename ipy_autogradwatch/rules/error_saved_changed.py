@@ -14,7 +14,7 @@ from ipy_autogradwatch.rules._source import Statement, in_place_targets
 def check(record: CellRecord) -> Iterator[Finding]:
     failed = failure(
         record,
-        r"has been modified by an inplace operation: \[(?P<type>[^\]]*)\]"
+        r"has been modified by an inplace operation: \[(?P<type>[^\[\]]*(?:\[[^\]]*\])?)\]"
         r"(?:.*which is output \d+ of (?P<node>\w+))?"
         r".*is at version (?P<now>\d+); expected version (?P<then>\d+)",
     )

@@ -38,6 +38,9 @@ def check(record: CellRecord) -> Iterator[Finding]:
                     headline=f"the hook on `{tensor}` changes its argument in place",
                     why="The gradient that a hook is given may be handed to other branches too: an "
                     "addition passes one tensor to both its inputs. They get the changed one.",
+                    evidence=(
+                        ("registered by", program.text(statement.cell, statement.line).strip()),
+                    ),
                     instead="return a new tensor, as return g * 10",
                     variables=(tensor,),
                 )

@@ -191,7 +191,7 @@ def _finding(
             ("on the way", f"`{cut.text}`"),
         ),
         why=f"{cut.why} The rest of the computation is connected, so no error says so.",
-        instead=cut.instead,
+        instead=cut.instead or "torch operations all the way, as x.exp() for math.exp(x.item())",
         variables=tuple(leaves),
         source=source,
     )

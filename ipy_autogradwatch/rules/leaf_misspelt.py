@@ -35,6 +35,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
                     headline=f"`{receiver}.{target.attr}` is not `{receiver}.requires_grad`",
                     why="A tensor takes any attribute without an error. Autograd looks at "
                     "`requires_grad` only, which stays as it was.",
+                    evidence=((f"{receiver}.requires_grad", "is not touched by this line"),),
                     instead=f"{receiver}.requires_grad = {ast.unparse(statement.node.value)}",
                 )
 

@@ -37,6 +37,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             f"part of `{owner}` any more",
             why="An optimizer keeps the parameter objects that it was given. A layer that is "
             "replaced afterwards gets gradients and is never updated or cleared.",
+            evidence=(("have a gradient and no optimizer", listed(new)),),
             instead=f"{optimizer} = torch.optim…({owner}.parameters()) after the replacement",
             variables=new,
         )
