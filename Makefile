@@ -16,7 +16,7 @@ help:
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) pip
+	$(INSTALL) --upgrade pip
 	$(INSTALL) --editable . --group tests --group checks
 	@touch $@
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 
 import IPython
@@ -39,6 +40,8 @@ def new_shell():
     config = Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell(config=config)
+    # Else every shell of the run waits for the end of the process, and takes its time there.
+    atexit.unregister(shell.atexit_operations)
     # IPython 9 writes "nocolor", earlier ones "NoColor".
     shell.run_line_magic("colors", "nocolor" if IPython.version_info[0] >= 9 else "NoColor")
     return shell
