@@ -75,7 +75,7 @@ def cuts_in(statement: Statement) -> Iterator[Cut]:
             statement.under[-1],
             "with torch.no_grad()",
             "Nothing is recorded in this block.",
-            "take this line out of the block",
+            f"take `{_brief(statement)}` out of the block",
         )
     for node in ast.walk(statement.node):
         cut = _cut(node)
@@ -84,6 +84,11 @@ def cuts_in(statement: Statement) -> Iterator[Cut]:
             yield Cut(
                 statement, node, statement.line, ast.unparse(node), why, _INSTEAD.get(name, "")
             )
+
+
+def _brief(statement: Statement) -> str:
+    text = ast.unparse(statement.node).partition("\n")[0]
+    return text if len(text) <= 50 else text[:49] + "…"
 
 
 def _cut(node: ast.AST) -> tuple[str, str] | None:

@@ -50,7 +50,7 @@ def finding(
         evidence=(
             *evidence,
             ("used by", f"the backward at {place(damage.backward, record)}"),
-            ("wrong gradients", leaves or "of what is behind it"),
+            ("leaves behind it", leaves or "none with a name"),
         ),
         why=why,
         instead=instead,

@@ -24,7 +24,7 @@ class Rule:
         summary: The problem in one sentence, for lists.
         why: What happens, and why no error says so. Full sentences.
         bad: A cell, complete with imports, in which the check finds this rule exactly once
-            and no other rule at all.
+            and no other rule but, at a ``.data`` line, a note of the family AGW1xx.
         good: The same cell put right. No rule finds anything in it.
         near_miss: A cell that looks like `bad` and is none: this rule finds nothing in it.
         then: A second cell that is run after each of the three, for a problem that only shows

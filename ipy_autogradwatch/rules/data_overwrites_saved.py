@@ -30,9 +30,17 @@ def check(record: CellRecord) -> Iterator[Finding]:
 
 
 def _instead(damage: Damage) -> str:
-    receiver = damage.site.receiver
-    if damage.kind is DamageKind.SWAPPED or receiver in damage.leaves:
-        return f"after backward: with torch.no_grad(): {receiver}…"
+    site = damage.site
+    receiver = site.receiver
+    if damage.kind is DamageKind.SWAPPED:
+        return f"after backward: with torch.no_grad(): {receiver}.copy_(…)"
+    if receiver in damage.leaves:
+        plain = site.statement.replace(f"{receiver}.data", receiver)
+        return (
+            f"after backward: with torch.no_grad(): {plain}"
+            if len(plain) < 60
+            else ("after backward, under torch.no_grad()")
+        )
     return f"a new tensor, as {receiver} = {receiver}.clamp(…); or write after backward"
 
 

@@ -10,6 +10,7 @@ from ipy_autogradwatch.rules._errors import failure, finding
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._site import listed
 from ipy_autogradwatch.rules._source import dotted
+from ipy_autogradwatch.rules.leaf_rebound import rebound
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
@@ -23,6 +24,8 @@ def check(record: CellRecord) -> Iterator[Finding]:
     ]
     if not receivers:
         return
+    if receivers[0] in {name for name, _ in rebound(record, failed.program)}:
+        return  # Where the leaf was lost is where to look.
     empty = tuple(
         name
         for name, state in record.after.items()

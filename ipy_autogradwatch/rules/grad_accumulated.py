@@ -10,9 +10,12 @@ from ipy_autogradwatch.rules._site import finding_at, listed
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
+    said: set[str] = set()
     for call in record.backwards:
-        if not call.uncleared:
+        place = call.site.cell, call.site.span.line
+        if not set(call.uncleared) - said or place in record.error_at[-1:]:
             continue
+        said.update(call.uncleared)
         verb = "has" if len(call.uncleared) == 1 else "have"
         yield finding_at(
             RULE,

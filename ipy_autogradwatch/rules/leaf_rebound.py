@@ -10,7 +10,24 @@ from ipy_autogradwatch.rules._source import Program, Statement
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
-    lost = [
+    if _lost(record):
+        program = Program(record.sources)
+        for name, statement in rebound(record, program):
+            yield _finding(program, statement, name)
+
+
+def rebound(record: CellRecord, program: Program) -> Iterator[tuple[str, Statement]]:
+    """Yield the names of leaves that this cell bound to the result of an update, and where."""
+    for name in _lost(record):
+        for statement in program.statements(record.cell):
+            if name in statement.targets and _is_update(statement, name):
+                yield name, statement
+                break
+
+
+def _lost(record: CellRecord) -> list[str]:
+    """Return the variables that are results now, and were leaves or not there before."""
+    return [
         name
         for name, state in record.after.items()
         if name.isidentifier()
@@ -18,14 +35,6 @@ def check(record: CellRecord) -> Iterator[Finding]:
         and not state.is_leaf
         and (name not in record.before or record.before[name].is_leaf)
     ]
-    if not lost:
-        return
-    program = Program(record.sources)
-    for name in lost:
-        for statement in program.statements(record.cell):
-            if name in statement.targets and _is_update(statement, name):
-                yield _finding(program, statement, name)
-                break
 
 
 def _is_update(statement: Statement, name: str) -> bool:
