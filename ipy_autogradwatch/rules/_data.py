@@ -12,7 +12,6 @@ from ipy_autogradwatch.model import (
     CellRecord,
     DataAccess,
     Finding,
-    GradChange,
     Site,
     SiteKind,
     TensorFacts,
