@@ -39,6 +39,7 @@ What the watch costs, measured by `make bench` ({versions}).
 
 A ratio compares the processor time of a cell with that of the same cell in an unwatched shell, in turns in one process: its median, and the first and third quartile.
 A time is the median of several runs, and its quartiles.
+A training cell runs 600 steps; the looks at its first steps cost one to two milliseconds, once a cell.
 The floor is what must be done at least, for comparison.
 
 {table}
@@ -112,7 +113,7 @@ x, y = torch.randn(64, {width}), torch.randn(64, 1)
 """
 STEPS = """
 start = time.process_time()
-for _ in range(150):
+for _ in range(600):
     loss = ((net(x) - y) ** 2).mean()
     opt.zero_grad()
     loss.backward()
@@ -246,14 +247,14 @@ def measures(rounds: int) -> list[Measure]:
             "training step, MLP 16 wide, one `.data` read",
             1.05,
             "x",
-            ratios(MLP.format(width=16), STEPS, rounds=4 * rounds),
+            ratios(MLP.format(width=16), STEPS, rounds=2 * rounds),
             "3 probes a step",
         ),
         Measure(
             "training step, MLP 128 wide, one `.data` read",
             1.02,
             "x",
-            ratios(MLP.format(width=128), STEPS, rounds=4 * rounds),
+            ratios(MLP.format(width=128), STEPS, rounds=2 * rounds),
             "3 probes a step",
         ),
         Measure(

@@ -222,7 +222,7 @@ def test_what_notebooks_do_with_it_gets_its_kind(source):
         ("x.data = 1", ASSIGN, ""),
         ("for x.data in y: pass", ASSIGN, ""),
         ("with y as x.data: pass", ASSIGN, ""),
-        ("setattr(x, 'data', 1)", ASSIGN, ""),
+        ("setattr(x, 'data', 1)", ASSIGN, "setattr"),
         ("del x.data", DELETE, ""),
         ("delattr(x, 'data')", DELETE, ""),
         ("print(getattr(x, 'data'))", READ, "print"),

@@ -13,7 +13,7 @@ from ipy_autogradwatch.observe.tensor_facts import grad, is_lazy, metadata_only,
 from ipy_autogradwatch.observe.version_counter import counter_of
 from ipy_autogradwatch.observe.writes import Write, Writes, describe_write
 
-LOOKS = 8
+LOOKS = 5
 """Hits of a site that are looked at one by one."""
 MAX_SITES = 2000
 
@@ -126,7 +126,7 @@ class DataSites:
         if write is not None and (counter is not None or site[0] == SiteKind.UPDATE):
             if counter is not None:
                 write.counter, write.counted_from = counter, counter._version
-            self._writes.add(write)
+            self._writes.add(write, is_certain=site[0] == SiteKind.UPDATE)
 
     def value(self, tensor: torch.Tensor, site: _Constant) -> None:
         """``y`` of ``x.data = y``, before x; or of ``setattr(x, "data", y)``, after it."""
@@ -175,7 +175,7 @@ class DataSites:
         write = describe_write(site, tensor, number, assigns=assigns, whole=whole)
         if write is not None and (assigns or (kind == SiteKind.UPDATE and not consumer)):
             # ``x.data = y`` and ``x.data += y``: no alias comes, and the write is certain.
-            self._writes.add(write)
+            self._writes.add(write, is_certain=True)
         else:
             hits.write = write
 

@@ -129,16 +129,16 @@ class Writes:
     """The latest writes of a shell, the oldest forgotten first.
 
     Attributes:
-        unchecked: A write came after the last look for hits.
+        unchecked: A certain write came after the last look for hits.
     """
 
     def __init__(self) -> None:
         self.unchecked = False
         self._writes: list[Write] = []
 
-    def add(self, write: Write) -> None:
-        """Remember *write*."""
-        self.unchecked = True
+    def add(self, write: Write, *, is_certain: bool) -> None:
+        """Remember *write*; one that is not certain is looked at when its turn comes."""
+        self.unchecked = self.unchecked or is_certain
         self._writes.append(write)
         if len(self._writes) > MAX_WRITES:
             del self._writes[0]
