@@ -11,13 +11,14 @@ from ipy_autogradwatch.rules._errors import backward_roots
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._site import listed
 from ipy_autogradwatch.rules._source import Program, Statement, dotted
+from ipy_autogradwatch.rules._steps import Holders, is_read
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
     missing = _missing(record)
     if not missing or record.error is not None:
         return
-    way = _Way(record)
+    way = Upstream(record)
     said: set[tuple[int, int]] = set()
     for call in record.backwards:
         if call.cut or call.site.consumer == "grad":
@@ -27,7 +28,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             place = cut.statement.cell, cut.line
             if place not in said and not way.is_consequence(cut, leaves, found):
                 said.add(place)
-                yield _finding(way.program, cut, leaves, call, record)
+                yield _finding(way, cut, leaves, call)
 
 
 def _missing(record: CellRecord) -> list[str]:
@@ -45,12 +46,20 @@ def _missing(record: CellRecord) -> list[str]:
     ]
 
 
-class _Way:
+class Upstream:
     """What lies between the roots of a cell and its leaves."""
 
     def __init__(self, record: CellRecord) -> None:
         self.record = record
         self.program = Program(record.sources)
+        self.holders = Holders(record, self.program)
+        here = [s for s in self.program.statements(record.cell) if s.scope == ""]
+        self.scopes = here[:1]
+        for call in record.backwards:
+            at = None if call.site.cell is None else self.program.at(call.site.cell, call.site.span.line)
+            if at is not None and at.scope:
+                self.scopes.append(at)
+
 
     def cuts(self, call: BackwardCall, missing: list[str]) -> Iterator[tuple[Cut, list[str]]]:
         """Yield the cuts on the way to the roots of *call*, with the leaves behind each."""
@@ -61,19 +70,28 @@ class _Way:
             return
         names, _ = backward_roots(at)
         way = self.program.backward_slice(names, at)
-        stepped = _held_by_stepped(self.program, self.record)
         for statement in [at, *way]:
             for cut in cuts_in(statement):
-                behind = self._behind(cut, way)
+                behind = self.behind(cut, way)
                 leaves = [name for name in missing if {name, _owner(name)} & behind]
-                held = [name for name in leaves if name in stepped]
-                if _is_on_purpose(cut):
-                    leaves = held
-                elif not held and any(_has_optimizer(self.record, name) for name in leaves):
-                    leaves = [n for n in leaves if not _has_optimizer(self.record, n)]
+                leaves = [name for name in leaves if self.is_meant_to_train(name, cut)]
                 if leaves:
                     yield cut, leaves
                     break
+
+    def is_meant_to_train(self, leaf: str, cut: Cut) -> bool:
+        """Whether somebody waits for a gradient of *leaf*.
+
+        An optimizer that holds it is stepped; or there are no optimizers, the cut is none that
+        people write to stop a gradient, and the cell looks at the gradient. A target network
+        and a frozen teacher have neither.
+        """
+        if self.holders.in_optimizer(leaf):
+            return self.holders.is_stepped(leaf, self.scopes)
+        if is_on_purpose(cut) or not is_read(self.record, self.program, leaf):
+            return False
+        is_alone = leaf.isidentifier() or not self.record.after[leaf].is_parameter
+        return is_alone or not (self.holders.optimizers or _is_data(cut))
 
     def is_consequence(
         self, cut: Cut, leaves: list[str], found: list[tuple[Cut, list[str]]]
@@ -86,7 +104,7 @@ class _Way:
             for other, behind in found
         )
 
-    def _behind(self, cut: Cut, way: list[Statement]) -> set[str]:
+    def behind(self, cut: Cut, way: list[Statement]) -> set[str]:
         """Return the names that the value which was cut off was computed from."""
         names = _read_in(cut.node) if cut.node is not None else set(cut.statement.reads)
         found = set(names)
@@ -117,7 +135,7 @@ def _owner(name: str) -> str:
     return name.partition(".")[0].partition("[")[0]
 
 
-def _is_on_purpose(cut: Cut) -> bool:
+def is_on_purpose(cut: Cut) -> bool:
     """Whether people write it to stop a gradient.
 
     A leaf behind one is missed only if this very cell steps an optimizer that holds it.
@@ -132,35 +150,12 @@ def _is_on_purpose(cut: Cut) -> bool:
     return False
 
 
-def _has_optimizer(record: CellRecord, name: str) -> bool:
-    return any(".param_groups[" in other for other in record.after[name].also)
+def _is_data(cut: Cut) -> bool:
+    return isinstance(cut.node, ast.Attribute)
 
 
-def _held_by_stepped(program: Program, record: CellRecord) -> set[str]:
-    """Return the leaves in optimizers that this cell steps."""
-    optimizers = {
-        dotted(node.func.value)
-        for statement in program.statements(record.cell)
-        for node in ast.walk(statement.node)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "step"
-    }
-    return {
-        name
-        for name, state in record.after.items()
-        if any(
-            other.partition(".param_groups")[0] in optimizers
-            for other in state.also
-            if ".param_groups" in other
-        )
-    }
-
-
-def _finding(
-    program: Program, cut: Cut, leaves: list[str], call: BackwardCall, record: CellRecord
-) -> Finding:
-    statement = cut.statement
+def _finding(way: Upstream, cut: Cut, leaves: list[str], call: BackwardCall) -> Finding:
+    program, record, statement = way.program, way.record, cut.statement
     down = statement.line - statement.node.lineno
     line, column, end = cut.line, 0, 0
     if cut.node is not None:
@@ -217,6 +212,7 @@ log_sigma = torch.zeros(1, requires_grad=True)
 sigma = math.exp(log_sigma.item())
 loss = ((3 - mu) ** 2 / sigma ** 2).sum() + math.log(sigma)
 loss.backward()
+print(log_sigma.grad)
 """,
     good="""\
 import torch
