@@ -16,6 +16,7 @@ from ipy_autogradwatch.model import (
     SiteKind,
     TensorFacts,
 )
+from ipy_autogradwatch.rules._site import finding_at
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
@@ -32,11 +33,14 @@ class DataLine:
         kind: What its sharpest access did.
         access: That access.
         others: The other accesses of the line.
+        statement: All accesses of its statement, which may go over several lines; those of
+            the line itself first.
     """
 
     kind: SiteKind
     access: DataAccess
     others: tuple[DataAccess, ...]
+    statement: tuple[DataAccess, ...]
 
 
 def data_lines(record: CellRecord, kind: SiteKind) -> Iterator[DataLine]:
@@ -112,11 +116,19 @@ def stale_views(record: CellRecord, access: DataAccess) -> tuple[str, ...]:
 
 def _lines(record: CellRecord) -> Iterator[DataLine]:
     lines: dict[tuple[object, ...], list[DataAccess]] = {}
+    statements: dict[tuple[object, ...], list[DataAccess]] = {}
     for access in record.accesses:
-        lines.setdefault(place_of(access.site), []).append(access)
+        site = access.site
+        lines.setdefault(place_of(site), []).append(access)
+        if "\n" in site.statement:
+            statements.setdefault((site.cell, site.file, site.statement), []).append(access)
     for accesses in lines.values():
         ranked = sorted(accesses, key=lambda access: _SHARPEST_FIRST.index(kind_of(access)))
-        yield DataLine(kind_of(ranked[0]), ranked[0], tuple(ranked[1:]))
+        site = ranked[0].site
+        same = statements.get((site.cell, site.file, site.statement), [])
+        height = site.statement.count("\n")
+        near = [a for a in same if 0 < abs(a.site.span.line - site.span.line) <= height]
+        yield DataLine(kind_of(ranked[0]), ranked[0], tuple(ranked[1:]), (*ranked, *near))
 
 
 def place_of(site: Site) -> tuple[int | None, str | None, int]:
@@ -154,24 +166,16 @@ def kind_of(access: DataAccess) -> SiteKind:
 
 def finding(rule: Rule, line: DataLine, *, headline: str, why: str, instead: str) -> Finding:
     """Return the finding of *rule* for *line*."""
-    access, span = line.access, line.access.site.span
+    access = line.access
     names = [name for a in (access, *line.others) for name in a.names]
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=rule.severity,
-        cell=access.site.cell,
-        file=access.site.file,
-        line=span.line,
-        column=span.column,
-        end_line=span.end_line,
-        end_column=span.end_column,
+    return finding_at(
+        rule,
+        access.site,
         headline=headline,
         evidence=_evidence(line),
         why=why,
         instead=instead,
         variables=tuple(dict.fromkeys(names)),
-        source=access.site.text,
         hits=access.hits,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, Severity, SiteKind
 from ipy_autogradwatch.rules._data import data_lines, finding, times
-from ipy_autogradwatch.rules._instead import instead_of_assign
+from ipy_autogradwatch.rules._instead_assign import instead_of_assign, instead_of_delete
 from ipy_autogradwatch.rules._rule import Rule
 
 
@@ -20,19 +20,18 @@ def check(record: CellRecord) -> Iterator[Finding]:
                 line,
                 headline=f"`{receiver}.data` cannot be deleted",
                 why="Every tensor has its data; to free memory, delete the tensor.",
-                instead=f"del {receiver}",
+                instead=instead_of_delete(line),
             )
             continue
         yield finding(
             RULE,
             line,
-            headline=f"`{receiver}.data` is assigned: other memory under the same tensor"
-            f"{_difference(access)}{times(access)}",
+            headline=f"`{receiver}.data` is assigned{_difference(access)}{times(access)}",
             why=(
-                "The tensor stays the same object, so an optimizer keeps it. Its views and the "
+                "Other memory under the same tensor, so an optimizer keeps it. Its views and the "
                 "graphs that have saved it may keep the old memory, and no version counter moves."
             ),
-            instead=instead_of_assign(line),
+            instead=instead_of_assign(line, record),
         )
 
 

@@ -4,30 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ipy_autogradwatch.model import CellRecord, Finding, Severity, SiteKind
+from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, Severity, SiteKind
 from ipy_autogradwatch.rules._data import data_lines, finding, times
 from ipy_autogradwatch.rules._instead import instead_of_read
 from ipy_autogradwatch.rules._rule import Rule
+
+_NEW_LEAF = (".requires_grad_", ".requires_grad")
+_LONGEST_CONSUMER = 20
+_LONGEST_RECEIVER = 8
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
     for line in data_lines(record, SiteKind.CARRY):
         access = line.access
-        receiver, consumer = access.site.receiver, access.site.consumer
-        if consumer == "return":
-            where = "is returned"
-        else:
-            where = f"goes on into `{consumer}`" if consumer else "goes on"
+        receiver = access.site.receiver
         yield finding(
             RULE,
             line,
-            headline=f"`{receiver}.data` {where} without its graph{times(access)}",
-            why=(
-                f"What is computed from it gives no gradient to `{receiver}`: right for a metric, a "
-                "target or a carried state; in a loss, that part trains nothing."
-            ),
+            headline=f"`{receiver}.data` {_where(access)}{times(access)}",
+            why=_why(access),
             instead=instead_of_read(line),
         )
+
+
+def _where(access: DataAccess) -> str:
+    consumer, receiver = access.site.consumer, access.site.receiver
+    if consumer in _NEW_LEAF:
+        graph = "its graph" if len(receiver) > _LONGEST_RECEIVER else f"the graph of `{receiver}`"
+        return f"becomes a new leaf without {graph}"
+    if consumer == "return":
+        return "is returned without its graph"
+    if len(consumer) > _LONGEST_CONSUMER:
+        consumer = "" if "," in consumer else consumer.rpartition(".")[2]
+    if not consumer or consumer == "for":
+        return "goes on without its graph"
+    return f"goes into `{consumer}` without its graph"
+
+
+def _why(access: DataAccess) -> str:
+    receiver = access.site.receiver
+    if access.site.consumer in _NEW_LEAF:
+        return f"Backward ends at the new leaf: it gets a gradient, and `{receiver}` gets none."
+    return (
+        f"What is computed from it gives no gradient to `{receiver}`: right for a metric, a "
+        "target or a carried state; in a loss, that part trains nothing."
+    )
 
 
 RULE = Rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ipy_autogradwatch.model import CellRecord, DataAccess, Finding, Severity, SiteKind
 from ipy_autogradwatch.rules._data import data_lines, finding, times
-from ipy_autogradwatch.rules._instead import instead_of_update
+from ipy_autogradwatch.rules._instead_update import instead_of_update
 from ipy_autogradwatch.rules._rule import Rule
 
 
@@ -18,14 +18,14 @@ def check(record: CellRecord) -> Iterator[Finding]:
             line,
             headline=f"`{access.site.receiver}` is written through `.data`{times(access)}",
             why=_why(access),
-            instead=instead_of_update(line),
+            instead=instead_of_update(line, record),
         )
 
 
 def _why(access: DataAccess) -> str:
-    if access.is_gradient:
-        return "A gradient has no graph: harmless, and `.grad` alone does the same."
     if not access.any_in_graph:
+        if access.is_gradient:
+            return "A gradient has no graph: harmless, and `.grad` alone does the same."
         return "This tensor has no graph: harmless, and the tensor itself can be written."
     return (
         "Autograd has no record of this write, and its version counter does not move: harmless "
