@@ -76,7 +76,7 @@ def test_a_write_through_data_gives_a_silently_wrong_gradient(the):
     cell = the("x.data += 1")
     assert printed(cell) == "x.grad is 27.0 and should be 12.0\n"
     assert found(cell) == [("AGW105", 3)]
-    assert "wrong gradients: `x`" in report(cell)["text/plain"]
+    assert "leaves behind it: `x`" in report(cell)["text/plain"]
 
 
 def test_the_same_write_through_detach_raises_and_the_write_is_named(the):
