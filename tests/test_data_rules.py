@@ -894,6 +894,16 @@ def test_a_read_on_another_line_of_a_write_is_put_right_on_its_own(watched):
     assert report.findings[1].instead == "w.grad"
 
 
+def test_of_very_many_lines_the_last_get_a_general_suggestion(watched):
+    report = look(watched, "\n".join(["y = w.data + 1", "w.data.add_(1)", "w.data = v"] * 40))
+    assert len(report.findings) == 120
+    by_line = {finding.line: finding.instead for finding in report.findings}
+    assert by_line[1] == "y = w.detach() + 1"
+    assert by_line[118] == "w.detach()"
+    assert by_line[119] == "with torch.no_grad(): …    # and w in place of w.data"
+    assert by_line[120] == "with torch.no_grad(): w.copy_(…)"
+
+
 def compiles(suggestion):
     """Whether *suggestion* can be typed; what has an ellipsis does not claim to."""
     if "…" in suggestion:

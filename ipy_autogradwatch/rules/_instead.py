@@ -167,7 +167,7 @@ class Parsed:
 
 def parsed(line: DataLine) -> Parsed | None:
     """Return the statement of *line*, unless it cannot be read or its access not be found."""
-    return reparsed(line.access.site.statement, line)
+    return reparsed(line.access.site.statement, line) if line.is_early else None
 
 
 def reparsed(text: str, line: DataLine) -> Parsed | None:

@@ -21,10 +21,51 @@ from ipy_autogradwatch.rules._snippet import read
 from ipy_autogradwatch.rules._source import dotted
 
 _VIEWS = frozenset(
-    "H T as_strided bfloat16 conj contiguous cpu cuda data detach diagonal double expand expand_as "
-    "flatten float half imag mH mT moveaxis movedim narrow permute ravel real reshape reshape_as "
-    "resolve_conj select squeeze swapaxes swapdims t to transpose type type_as unflatten unfold "
-    "unsqueeze view view_as".split()
+    [
+        "H",
+        "T",
+        "as_strided",
+        "bfloat16",
+        "conj",
+        "contiguous",
+        "cpu",
+        "cuda",
+        "data",
+        "detach",
+        "diagonal",
+        "double",
+        "expand",
+        "expand_as",
+        "flatten",
+        "float",
+        "half",
+        "imag",
+        "mH",
+        "mT",
+        "moveaxis",
+        "movedim",
+        "narrow",
+        "permute",
+        "ravel",
+        "real",
+        "reshape",
+        "reshape_as",
+        "resolve_conj",
+        "select",
+        "squeeze",
+        "swapaxes",
+        "swapdims",
+        "t",
+        "to",
+        "transpose",
+        "type",
+        "type_as",
+        "unflatten",
+        "unfold",
+        "unsqueeze",
+        "view",
+        "view_as",
+    ]
 )
 """What gives, or may give, other indices into the same memory."""
 _ATOMS = (ast.Attribute, ast.Call, ast.Name, ast.Subscript)
