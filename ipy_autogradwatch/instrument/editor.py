@@ -84,9 +84,13 @@ class EditorSource:
             text = self._segment(start) + _NOT_PARENTHESES.sub(b"", self._segment(end))
         else:
             text = self._segment(span)
+            if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
+                text = b"(" + text + b")"
         if not text or (b"\n" in text and b"#" in text):
             text = _unparsed(receiver).encode("utf-8", "surrogatepass")
-        words = " ".join(text[: 8 * _MAX_NAME].decode(errors="replace").split())
+        words = text[: 8 * _MAX_NAME].decode(errors="replace").strip()
+        if "\n" in words:
+            words = " ".join(words.split())
         return words if len(words) <= _MAX_NAME else words[: _MAX_NAME - 1] + "…"
 
     def _line(self, line: int) -> str:

@@ -238,7 +238,7 @@ class _Cell:
         return self._by_name.get(name, [])
 
 
-@functools.lru_cache(maxsize=MAX_CELLS)
+@functools.lru_cache(maxsize=2 * MAX_CELLS)
 def _read(source: CellSource) -> _Cell:
     try:
         tree = ast.parse(source.python)
