@@ -222,7 +222,7 @@ def test_a_site_in_what_a_magic_compiles_stands_where_the_user_sees_it(shell, ca
         ("model.fc[0].weight.data", "model.fc[0].weight"),
         ("(a + b).data", "(a + b)"),
         ("((a)).data", "((a))"),
-        ("f(a,  b).data", "f(a, b)"),
+        ("f(a,  b).data", "f(a,  b)"),
         ("f(a,\n  b).data", "f(a, b)"),
         ("(x\n  .y   # not a.b\n  .data)", "x .y"),
         ("(x.y   # (a.b\n  .data)", "x.y"),

@@ -165,9 +165,13 @@ class Holders:
         for leaf, after in self._record.after.items():
             held = {n.partition(_GROUPS)[0] for n in self.names_of(leaf) if _GROUPS in n}
             before = self._record.before.get(leaf)
-            if held == {optimizer} and before is not None and after.grad is not None:
-                if before.identity == after.identity and before.version != after.version:
-                    return True
+            was_written = (
+                before is not None
+                and before.identity == after.identity
+                and before.version != after.version
+            )
+            if held == {optimizer} and was_written and after.grad is not None:
+                return True
         return False
 
 
@@ -183,7 +187,7 @@ def is_read(record: CellRecord, program: Program, leaf: str) -> bool:
             if not dot or rest != "grad":
                 continue
             root = holder.partition(".")[0]
-            if root == owner and (holder == leaf or holder == owner or owner != leaf):
+            if root == owner and (owner != leaf or holder == leaf):
                 return True
             if root not in known and owner in names:
                 return True

@@ -10,7 +10,7 @@ from ipy_autogradwatch.rules._site import finding_at, listed
 from ipy_autogradwatch.rules._source import Program, Statement
 from ipy_autogradwatch.rules._steps import Event, Holders, events
 
-_SAMPLED = 4
+SAMPLED = 4
 """Hits of a site up to which each was looked at."""
 
 
@@ -88,9 +88,9 @@ class _Use:
     def _is_stepped(self, leaf: str) -> bool:
         """Whether this cell has updated *leaf*, and by its gradient as far as that is known."""
         before, after = self._record.before.get(leaf), self._record.after[leaf]
-        if before is not None and before.identity == after.identity:
-            if before.version == after.version:
-                return False
+        is_same = before is not None and before.identity == after.identity
+        if is_same and before is not None and before.version == after.version:
+            return False
         return self._holders.in_optimizer(leaf) or not self._holders.optimizers
 
     def _is_cleared_before(self, leaf: str, call: BackwardCall) -> bool:
@@ -112,7 +112,7 @@ class _Use:
         Few hits are all looked at. Of more, the counter of the gradient tells that nothing but
         backwards has written it, or the loop has no line that could have cleared it.
         """
-        if call.hits <= _SAMPLED:
+        if call.hits <= SAMPLED:
             return True
         before, after = self._record.before.get(leaf), self._record.after[leaf]
         if after.grad is not None and after.grad.version is not None:

@@ -6,37 +6,38 @@ import ast
 from collections.abc import Iterator
 
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
-from ipy_autogradwatch.rules._roots import Way, calls_in, ways
+from ipy_autogradwatch.rules._roots import calls_in
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._source import Program, Statement
 from ipy_autogradwatch.rules._statement import finding_at
+from ipy_autogradwatch.rules._terms import constant_terms
 
 _CASTS = ("float", "double", "half", "to", "type")
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
-    if record.error is not None or not record.backwards:
+    if not record.backwards or not any("argm" in source.python for source in record.sources):
         return
     program = Program(record.sources)
     said: set[tuple[int, int]] = set()
-    for way in ways(record, program):
-        for statement in way.statements:
+    for term in constant_terms(record, program):
+        for statement in term.statements:
             node = _cast_index(statement)
             place = statement.cell, statement.line
-            if node is None or place in said or _is_straight_through(way, statement):
+            if node is None or place in said:
                 continue
             said.add(place)
-            targets = ", ".join(f"`{name}`" for name in sorted(statement.targets)) or "this part"
             yield finding_at(
                 RULE,
                 program,
                 statement,
                 part=node,
-                headline=f"{targets} carries no gradient: it is made of indices",
+                headline=f"`{term.text}` carries no gradient: it is made of the indices "
+                f"`{ast.unparse(node)}`",
                 why="`argmax` returns positions, which have no derivative, and a cast to float "
                 "does not bring one back. This part of the loss trains nothing.",
                 instead="softmax(…) in place of argmax(…).float(), or a loss on the scores",
-                evidence=(("root", ", ".join(f"`{root}`" for root in way.call.roots)),),
+                evidence=(("part of", ", ".join(f"`{root}`" for root in term.way.call.roots)),),
             )
 
 
@@ -55,11 +56,6 @@ def _cast_index(statement: Statement) -> ast.Call | None:
         ):
             return call
     return None
-
-
-def _is_straight_through(way: Way, statement: Statement) -> bool:
-    """Whether what is made of it is put beside a detached value, as an estimator does."""
-    return any(".detach()" in ast.unparse(reader.node) for reader in way.readers(statement.targets))
 
 
 RULE = Rule(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ipy_autogradwatch.model import BackwardCall, CellRecord, Finding, GradChange, Severity
 from ipy_autogradwatch.rules._cuts import Cut, cuts_in
@@ -28,7 +29,12 @@ def check(record: CellRecord) -> Iterator[Finding]:
             place = cut.statement.cell, cut.line
             if place not in said and not way.is_consequence(cut, leaves, found):
                 said.add(place)
-                yield _finding(way, cut, leaves, call)
+                finding = _finding(way, cut, leaves, call)
+                yield (
+                    replace(finding, severity=Severity.NOTE)
+                    if way.is_inner(cut, leaves)
+                    else finding
+                )
 
 
 def _missing(record: CellRecord) -> list[str]:
@@ -56,10 +62,13 @@ class Upstream:
         here = [s for s in self.program.statements(record.cell) if s.scope == ""]
         self.scopes = here[:1]
         for call in record.backwards:
-            at = None if call.site.cell is None else self.program.at(call.site.cell, call.site.span.line)
+            at = (
+                None
+                if call.site.cell is None
+                else self.program.at(call.site.cell, call.site.span.line)
+            )
             if at is not None and at.scope:
                 self.scopes.append(at)
-
 
     def cuts(self, call: BackwardCall, missing: list[str]) -> Iterator[tuple[Cut, list[str]]]:
         """Yield the cuts on the way to the roots of *call*, with the leaves behind each."""
@@ -72,7 +81,7 @@ class Upstream:
         way = self.program.backward_slice(names, at)
         for statement in [at, *way]:
             for cut in cuts_in(statement):
-                behind = self.behind(cut, way)
+                behind = self.behind(cut, [at, *way])
                 leaves = [name for name in missing if {name, _owner(name)} & behind]
                 leaves = [name for name in leaves if self.is_meant_to_train(name, cut)]
                 if leaves:
@@ -92,6 +101,17 @@ class Upstream:
             return False
         is_alone = leaf.isidentifier() or not self.record.after[leaf].is_parameter
         return is_alone or not (self.holders.optimizers or _is_data(cut))
+
+    def is_inner(self, cut: Cut, leaves: list[str]) -> bool:
+        """Whether a module stops the gradient inside itself, and the rest of it is trained.
+
+        A backbone under ``no_grad`` in ``forward`` and an optimizer with all parameters: most
+        often it is frozen so, which only the author knows.
+        """
+        if not is_on_purpose(cut) or "." not in cut.statement.scope:
+            return False
+        reached = {name for call in self.record.backwards for name in call.reaches}
+        return {_owner(leaf) for leaf in leaves} <= {_owner(name) for name in reached}
 
     def is_consequence(
         self, cut: Cut, leaves: list[str], found: list[tuple[Cut, list[str]]]

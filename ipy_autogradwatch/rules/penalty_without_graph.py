@@ -11,21 +11,28 @@ from ipy_autogradwatch.rules._roots import Way, calls_in, ways
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._source import Program, Statement, dotted
 from ipy_autogradwatch.rules._statement import finding_at
+from ipy_autogradwatch.rules._terms import constant_terms
 
-# What makes a number of a gradient; an inner step of meta-learning computes w - lr * g.
-_PENALTY = re.compile(r"norm|\.pow\(|\*\* ?2|square|\.abs\(|mse")
+# The distance of a norm from one: nothing but a penalty is written so. A gradient that is
+# normalised, or weighs a loss, is a constant on purpose.
+_PENALTY = re.compile(r"norm\((?:[^()]|\([^()]*\))*\)\)?(?:\.sqrt\(\))? ?- ?1|sqrt\(.*\) ?- ?1")
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
     if record.error is not None or not record.backwards:
         return
     program = Program(record.sources)
+    constant = {
+        statement for term in constant_terms(record, program) for statement in term.statements
+    }
     said: set[tuple[int, int]] = set()
     for way in ways(record, program):
         for statement in way.statements:
             call = _plain_grad(statement)
             place = statement.cell, statement.line
-            if call is None or place in said or not _is_penalised(way, statement):
+            if call is None or place in said:
+                continue
+            if statement not in constant and not _is_penalised(way, statement):
                 continue
             said.add(place)
             names = ", ".join(f"`{name}`" for name in sorted(statement.targets))
