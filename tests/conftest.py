@@ -13,6 +13,9 @@ from traitlets.config import Config
 
 from ipy_autogradwatch import notebook
 
+# IPython warns in a shell where another environment than the running one is activated.
+os.environ.pop("VIRTUAL_ENV", None)
+
 # A test machine may be busy: a slow example is no failure. Derandomized, so that a red run
 # is about the change under test; `--hypothesis-profile=explore` looks further.
 settings.register_profile("repo", deadline=None, derandomize=True, max_examples=100)
