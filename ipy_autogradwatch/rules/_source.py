@@ -18,6 +18,7 @@ MAX_SLICE = 400
 MAX_CELLS = 300
 SECONDS = 0.05
 """How long the questions of one rule about one cell may take together."""
+_FILLS = ("append", "extend", "insert", "appendleft")
 _NO_GRAD = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
@@ -196,6 +197,15 @@ def in_place_targets(node: ast.stmt) -> frozenset[str]:
 _SAME_MEMORY = ("detach", "view", "view_as", "t", "numpy", "squeeze", "unsqueeze", "transpose")
 
 
+def _filled(node: ast.expr) -> Iterator[str]:
+    """Yield ``losses`` of ``losses.append(loss)``."""
+    function = node.func if isinstance(node, ast.Call) else None
+    if isinstance(function, ast.Attribute) and function.attr in _FILLS:
+        name = dotted(function.value)
+        if name:
+            yield name
+
+
 def _base(node: ast.expr) -> ast.expr:
     """Return what is written when *node* is: ``x`` of ``x[i]``, ``x.detach()``, ``x.data``."""
     while True:
@@ -336,3 +346,5 @@ def _targets(node: ast.stmt) -> Iterator[str]:
             if isinstance(inner, (ast.Name, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
                 yield dotted(inner)
     yield from in_place_targets(node)
+    if isinstance(node, ast.Expr):
+        yield from _filled(node.value)
