@@ -380,3 +380,29 @@ def test_containers_that_another_thread_changes_are_read_without_harm(watcher):
         "stop.set(); thread.join()",
     )
     assert report.failures == ()
+
+
+MODE = """
+import torch
+from torch.overrides import TorchFunctionMode
+class Mode(TorchFunctionMode):
+    seen = []
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        Mode.seen.append(getattr(function, "__name__", str(function)))
+        return function(*args, **(kwargs or {}))
+w = torch.ones(2, requires_grad=True)
+with Mode():
+    w.data.add_(1)
+    l = (w * w).sum()
+    l.backward()
+Mode.seen"""
+
+
+def test_a_mode_sees_the_operations_of_data_and_backward_and_none_of_ours(shell):
+    from ipy_autogradwatch import notebook
+
+    plain = shell.run_cell(MODE, store_history=True).result
+    notebook.load(shell)
+    watched = shell.run_cell(MODE, store_history=True).result
+    assert watched == plain
+    assert "add_" in watched

@@ -164,9 +164,9 @@ def test_three_hundred_runs_of_a_cell_stack_nothing_up(careless_watcher):
 BOUNDED = {
     "Write": writes.MAX_WRITES,
     "_Before": history.MAX_LEAVES,
-    "CellSource": sources.MAX_CELLS,
-    "_Cell": _source.MAX_CELLS,
-    "Statement": _source.MAX_CELLS * 8,
+    "CellSource": 2 * sources.MAX_CELLS,
+    "_Cell": 2 * _source.MAX_CELLS,
+    "Statement": 2 * _source.MAX_CELLS * 8,
 }
 """What the latest cells are remembered by, and how much of that at most."""
 

@@ -99,7 +99,6 @@ def test_the_sdist_has_what_is_needed_to_test_and_to_read(sdist, wanted):
     assert wanted in unpacked_names(sdist)
 
 
-@pytest.mark.xfail(strict=True, reason="CONTRIBUTING.md is left out")
 def test_the_sdist_has_every_file_that_the_readme_links_to(sdist):
     links = re.findall(r"\]\(([^():#\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert len(links) > 10

@@ -84,8 +84,6 @@ class EditorSource:
             text = self._segment(start) + _NOT_PARENTHESES.sub(b"", self._segment(end))
         else:
             text = self._segment(span)
-            if not isinstance(receiver, (ast.Name, ast.Attribute, ast.Subscript, ast.Call)):
-                text = b"(" + text + b")"
         if not text or (b"\n" in text and b"#" in text):
             text = _unparsed(receiver).encode("utf-8", "surrogatepass")
         words = text[: 8 * _MAX_NAME].decode(errors="replace").strip()

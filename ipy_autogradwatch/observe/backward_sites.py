@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import torch
 
@@ -13,7 +13,7 @@ from ipy_autogradwatch.observe.graph import sequence_nr as node_number
 from ipy_autogradwatch.observe.history import LeafHistory
 from ipy_autogradwatch.observe.identity import Identities
 from ipy_autogradwatch.observe.snapshot import Snapshot
-from ipy_autogradwatch.observe.tensor_facts import grad_fn, is_leaf, metadata_only
+from ipy_autogradwatch.observe.tensor_facts import grad_fn, is_leaf, metadata_only, requires_grad
 from ipy_autogradwatch.observe.writes import Hit, Writes, sequence_nr
 
 MAX_SITES = 2000
@@ -126,8 +126,8 @@ class BackwardSites:
             return
         if is_tensor(value):
             self._backward([value], site, is_root=True)
-        elif isinstance(value, (list, tuple)):
-            self._backward([tensor for tensor in value if is_tensor(tensor)], site)
+        elif type(value) in (list, tuple):
+            self._backward([tensor for tensor in cast(Any, value) if is_tensor(tensor)], site)
         else:
             # ``accelerator.backward(loss)``: the root is the argument, which comes next.
             self._awaits_argument.add(id(site))
@@ -203,14 +203,18 @@ class BackwardSites:
     def _walk(self, hits: RootHits, roots: list[torch.Tensor]) -> None:
         hits.walks += 1
         for root in roots:
-            hits.requires_grad = hits.requires_grad or bool(root.requires_grad)
+            hits.requires_grad = hits.requires_grad or requires_grad(root)
             if len(hits.roots) < MAX_ROOTS:
                 hits.roots[self._identities.number(root)] = None
         reach = Reach((), 0, cut=True)
         if self._walks.seconds > 0:
             reach = self._reach(hits, [node for node in map(grad_fn, roots) if node is not None])
         leaves = [*reach.leaves]
-        leaves += [self._identities.number(r) for r in roots if r.requires_grad and is_leaf(r)]
+        leaves += [
+            self._identities.number(r)
+            for r in roots
+            if is_leaf(r) and requires_grad(r)
+        ]
         hits.leaves.update(dict.fromkeys(leaves))
         hits.nodes = max(hits.nodes, reach.nodes)
         hits.cut = hits.cut or reach.cut

@@ -86,7 +86,9 @@ class DataHits:
 
     def was_written(self) -> bool:
         """Whether a tensor that this ``.data`` returned was written."""
-        self.written = self.written or any(c._version > start for c, start in self.counters)
+        if not self.written and self.counters:
+            with metadata_only():
+                self.written = any(c._version > start for c, start in self.counters)
         return self.written
 
 
@@ -120,12 +122,13 @@ class DataSites:
             return
         hits.expects_alias = False
         counter = counter_of(tensor)
-        if counter is not None:
-            hits.watch(counter)
         write, hits.write = hits.write, None
-        if write is not None and (counter is not None or site[0] == SiteKind.UPDATE):
+        with metadata_only():
             if counter is not None:
-                write.counter, write.counted_from = counter, counter._version
+                hits.watch(counter)
+                if write is not None:
+                    write.counter, write.counted_from = counter, counter._version
+        if write is not None and (counter is not None or site[0] == SiteKind.UPDATE):
             self._writes.add(write, is_certain=site[0] == SiteKind.UPDATE)
 
     def value(self, tensor: torch.Tensor, site: _Constant) -> None:

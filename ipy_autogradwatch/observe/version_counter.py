@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
 
 from ipy_autogradwatch.fence import attempt
-
-_NO_STORAGE = torch.empty(0)
 
 _peek: Any = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
 
@@ -33,8 +32,14 @@ def counter_of(alias: torch.Tensor) -> torch.Tensor | None:
 def _without_storage(counter: torch.Tensor) -> torch.Tensor:
     # A meta tensor refuses another device's storage, and has none to keep alive.
     if not counter.is_meta:
-        counter.data = _NO_STORAGE
+        counter.data = _no_storage()
     return counter
+
+
+@functools.cache
+def _no_storage() -> torch.Tensor:
+    # Not at import, which may come under a mode of the user's.
+    return torch.empty(0, device="cpu")
 
 
 def _in_transform() -> bool:

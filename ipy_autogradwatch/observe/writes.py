@@ -23,7 +23,7 @@ import torch
 from ipy_autogradwatch.fence import attempt
 from ipy_autogradwatch.observe.graph import WalkBudget
 from ipy_autogradwatch.observe.identity import Identities
-from ipy_autogradwatch.observe.tensor_facts import grad_fn
+from ipy_autogradwatch.observe.tensor_facts import grad_fn, is_ordinary
 
 MAX_WRITES = 256
 _ASK_FOR_THE_SIGN = frozenset(
@@ -99,6 +99,8 @@ def describe_write(
     site: _Constant, tensor: torch.Tensor, number: int, *, assigns: bool, whole: bool
 ) -> Write | None:
     """Return the write that *site* is about to do to *tensor*, or None if it cannot matter."""
+    if not is_ordinary(tensor):
+        return None  # A storage is asked of the tensor itself, and may be code of theirs.
     sequence = sequence_nr()
     place = attempt(lambda: (tensor.untyped_storage()._cdata, extent(tensor)), None)
     if sequence is None or place is None:
@@ -218,6 +220,8 @@ class _Search:
                 yield write, "unrecorded"
 
     def _overwritten(self, tensor: torch.Tensor, sequence: int) -> Iterator[tuple[Write, str]]:
+        if not is_ordinary(tensor):
+            return
         storage = attempt(lambda: tensor.untyped_storage()._cdata, 0)
         for write in self._by_storage.get(storage, ()):
             if sequence < write.before and _concerns(write, extent(tensor)):
