@@ -45,8 +45,8 @@ The floor is what must be done at least, for comparison.
 {table}
 
 Nothing is done per torch operation: a probe runs only where the source has a `.data`, a `backward` or a call that makes a leaf.
-The first eight hits of a site are looked at, then every hit whose count is a power of two; the others are counted.
-A search through the namespace ends after 10 ms or 2,000 tensors, and the walks through graphs after 10 ms while the cell runs and 10 ms at its end; the report says when something was cut.
+The first few hits of a site are looked at, then every hit whose count is a power of two; the others are counted.
+A search through the namespace ends after 15 ms or 2,000 tensors, and the walks through graphs after 10 ms while the cell runs and 10 ms at its end; the report says when something was cut.
 """
 
 
