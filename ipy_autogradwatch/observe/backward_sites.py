@@ -210,11 +210,7 @@ class BackwardSites:
         if self._walks.seconds > 0:
             reach = self._reach(hits, [node for node in map(grad_fn, roots) if node is not None])
         leaves = [*reach.leaves]
-        leaves += [
-            self._identities.number(r)
-            for r in roots
-            if is_leaf(r) and requires_grad(r)
-        ]
+        leaves += [self._identities.number(r) for r in roots if is_leaf(r) and requires_grad(r)]
         hits.leaves.update(dict.fromkeys(leaves))
         hits.nodes = max(hits.nodes, reach.nodes)
         hits.cut = hits.cut or reach.cut
