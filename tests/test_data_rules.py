@@ -706,7 +706,6 @@ def test_a_dispatch_mode_sees_what_it_sees_without_us(watched, cell, code):
     assert places(report) == [(code, 1)]
 
 
-@pytest.mark.xfail(strict=True, reason="is_inference() is asked where a mode sees it")
 def test_a_function_mode_sees_what_it_sees_without_us(watched):
     for cell, code in IN_A_MODE:
         report = log_is_the_same(watched, f"with LogFunction(): {cell}")
