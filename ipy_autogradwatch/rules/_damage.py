@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ipy_autogradwatch.model import CellRecord, Damage, DamageKind, Finding, Site
+from ipy_autogradwatch.rules._site import finding_at
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
@@ -32,30 +33,21 @@ def finding(
     evidence: tuple[tuple[str, str], ...],
 ) -> Finding:
     """Return the finding of *rule* at the line that wrote."""
-    site, span = damage.site, damage.site.span
     leaves = ", ".join(f"`{name}`" for name in damage.leaves[:6])
     if len(damage.leaves) > 6:
         leaves += f" and {len(damage.leaves) - 6} more"
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=rule.severity,
-        cell=site.cell,
-        file=site.file,
-        line=span.line,
-        column=span.column,
-        end_line=span.end_line,
-        end_column=span.end_column,
+    return finding_at(
+        rule,
+        damage.site,
         headline=headline,
+        why=why,
+        instead=instead,
         evidence=(
             *evidence,
             ("used by", f"the backward at {place(damage.backward, record)}"),
             ("leaves behind it", leaves or "none with a name"),
         ),
-        why=why,
-        instead=instead,
         variables=damage.leaves,
-        source=site.text,
     )
 
 
