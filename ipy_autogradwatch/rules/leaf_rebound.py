@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._source import Program, Statement
+from ipy_autogradwatch.rules._statement import finding_at
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
@@ -47,24 +48,16 @@ def _is_update(statement: Statement, name: str) -> bool:
 
 
 def _finding(program: Program, statement: Statement, name: str) -> Finding:
-    source = program.text(statement.cell, statement.line)
-    return Finding(
-        code=RULE.code,
-        name=RULE.name,
-        severity=RULE.severity,
-        cell=statement.cell,
-        file=None,
-        line=statement.line,
-        column=len(source) - len(source.lstrip()),
-        end_line=statement.line,
-        end_column=len(source.encode()),
+    return finding_at(
+        RULE,
+        program,
+        statement,
         headline=f"`{name}` is bound to a new tensor, which is no leaf: its `.grad` will stay None",
         evidence=(("now", "the result of this line, with the old leaf behind it"),),
         why="An assignment binds the name to the result of an operation. Backward fills the "
         "gradient of the old leaf, which has no name any more.",
         instead=f"with torch.no_grad(): {name} -= …    # and {name}.grad = None",
         variables=(name,),
-        source=source,
     )
 
 
