@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,14 @@ _METHODS = {
     "long": "integers have no derivative",
     "int": "integers have no derivative",
     "bool": "booleans have no derivative",
+    "byte": "integers have no derivative",
+    "short": "integers have no derivative",
+    "argsort": "`argsort` returns indices, which have no derivative",
+    "bucketize": "`bucketize` returns indices, which have no derivative",
+    "searchsorted": "`searchsorted` returns indices, which have no derivative",
+    "one_hot": "`one_hot` returns integers, which have no derivative",
+    "multinomial": "`multinomial` returns indices, which have no derivative",
+    "new_tensor": "`new_tensor` copies values into a new tensor, without their graph",
     "sample": "`.sample()` has no graph; `.rsample()` has, where it exists",
 }
 _COPIES = (
@@ -26,6 +35,9 @@ _COPIES = (
     "as_tensor",
     "Tensor",
     "FloatTensor",
+    "DoubleTensor",
+    "LongTensor",
+    "scalar_tensor",
     "from_numpy",
     "asarray",
     "linspace",
@@ -34,6 +46,8 @@ _COPIES = (
     "Parameter",
 )
 _NUMBERS = ("float", "int", "bool", "round")
+_FLOATS = ("float", "double", "half", "to", "type")
+_INTEGERS = re.compile(r"\btorch\.(u?int\d*|long|short|bool|(Long|Int|Short|Byte|Bool)Tensor)\b")
 _INSTEAD = {
     "item": "leave .item() out",
     "detach": "leave .detach() out",
@@ -101,7 +115,12 @@ def _cut(node: ast.AST) -> tuple[str, str] | None:
     root = name.partition(".")[0]
     if isinstance(node.func, ast.Attribute) and last in _METHODS:
         return last, _METHODS[last] + "."
-    if root in ("math", "np", "numpy"):
+    if isinstance(node.func, ast.Attribute) and last in _FLOATS:
+        if isinstance(node.func.value, ast.Compare):
+            return "compare", "A comparison has no derivative."
+        if any(_INTEGERS.fullmatch(dotted(argument)) for argument in node.args):
+            return last, "Integers have no derivative."
+    if root in ("math", "np", "numpy", "scipy"):
         return last, f"`{name}` returns a Python or numpy number, which has no graph."
     if name in _NUMBERS:
         return last, f"`{name}()` returns a Python number, which has no graph."
