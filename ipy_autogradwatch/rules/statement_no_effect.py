@@ -36,7 +36,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             name for other in statements if other.scope == statement.scope for name in other.targets
         }
         said = _said(record, statement, statement.node.value, local)
-        if said is not None:
+        if said is not None and not _is_property(program, statement):
             why, instead = said
             yield finding_at(
                 RULE,
@@ -89,6 +89,17 @@ def _is_torch(record: CellRecord, at: Statement, method: ast.Attribute, local: s
     if method.attr == "zero_grad" or receiver in record.after:
         return True
     return bool(at.scope) and method.attr != "detach" and receiver in local
+
+
+def _is_property(program: Program, statement: Statement) -> bool:
+    """Whether a cell defines a decorated method of that name, which a look-up may run."""
+    value = statement.node.value if isinstance(statement.node, ast.Expr) else None
+    return isinstance(value, ast.Attribute) and any(
+        isinstance(other.node, ast.FunctionDef)
+        and other.node.name == value.attr
+        and bool(other.node.decorator_list)
+        for other in program.newest_first()
+    )
 
 
 RULE = Rule(
