@@ -18,6 +18,7 @@ somebody reads it.
 Field names are PyTorch's own words; ``docs/glossary.md`` has the list.
 """
 
+from ipy_autogradwatch.model.proof import GradientVerdict
 from ipy_autogradwatch.model.record import (
     BackwardCall,
     CellRecord,
@@ -32,7 +33,6 @@ from ipy_autogradwatch.model.report import (
     Change,
     ChangeKind,
     Finding,
-    GradientVerdict,
     Severity,
     WatcherFailure,
 )

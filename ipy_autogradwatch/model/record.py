@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ipy_autogradwatch.model.proof import GradientVerdict
 from ipy_autogradwatch.model.source import Site
 from ipy_autogradwatch.model.tensor import TensorFacts, TensorState
 
@@ -135,6 +136,7 @@ class CellRecord:
         error: Class and text of the exception that ended the cell, or None.
         error_at: (cell, line) of the traceback's frames that stand in cells, outermost first.
         sources: The cells that ran, this one last.
+        verdicts: What ``%%gradcheck`` settled.
     """
 
     cell: int
@@ -147,3 +149,4 @@ class CellRecord:
     error: tuple[str, str] | None = None
     error_at: tuple[tuple[int, int], ...] = ()
     sources: Sequence[CellSource] = ()
+    verdicts: tuple[GradientVerdict, ...] = ()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from ipy_autogradwatch.model.proof import GradientVerdict
 from ipy_autogradwatch.model.record import BackwardCall
 from ipy_autogradwatch.model.tensor import GradChange, TensorState
 
@@ -63,26 +64,6 @@ class Finding:
     variables: tuple[str, ...] = ()
     source: str = ""
     hits: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class GradientVerdict:
-    """Whether the gradient delivered to one leaf is the derivative of what was computed.
-
-    Attributes:
-        verdict: ``right``, ``wrong``, ``by_design``, ``vacuous`` or ``undecided``.
-        relative_error, autograd_norm, true_norm: None where they could not be computed.
-        blame: (cell, line) of what made the gradient wrong.
-    """
-
-    leaf: str
-    root: str
-    verdict: str
-    relative_error: float | None = None
-    autograd_norm: float | None = None
-    true_norm: float | None = None
-    reason: str = ""
-    blame: tuple[tuple[int | None, int], ...] = ()
 
 
 class ChangeKind(str, enum.Enum):

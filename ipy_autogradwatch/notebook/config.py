@@ -25,6 +25,11 @@ class AutogradWatch(Configurable):
         ),
     ).tag(config=True)
     ignore = List(Unicode(), help="Codes of rules not to report, as ['AGW101'].").tag(config=True)
+    max_tape_bytes = Int(
+        2**30,
+        min=0,
+        help="Most bytes of tensors that %%gradcheck keeps until a backward; beyond, undecided.",
+    ).tag(config=True)
     max_findings = Int(20, min=1, help="Most findings shown in one report.").tag(config=True)
 
 

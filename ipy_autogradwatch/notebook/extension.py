@@ -21,6 +21,7 @@ from ipy_autogradwatch.notebook.config import configure
 from ipy_autogradwatch.notebook.display import show_report
 from ipy_autogradwatch.notebook.magics import AutogradWatchMagics
 from ipy_autogradwatch.notebook.origin import origin
+from ipy_autogradwatch.notebook.proof import Proof
 from ipy_autogradwatch.notebook.sources import Sources
 from ipy_autogradwatch.observe.probe import PROBE
 from ipy_autogradwatch.observe.run import Run, Watch, current_run, note
@@ -58,6 +59,7 @@ class Extension:
         self._pid = os.getpid()
         # The cell that runs %load_ext began before we listened.
         self._loading: Run | None = None
+        self._proof: Proof | None = None
 
     # Load and unload.
 
@@ -99,6 +101,7 @@ class Extension:
         self._remove_magics()
         _remove(shell.configurables, self.settings)
         _remove(self._attached, self)
+        self._end_proof()
         run = self._current_run()
         while run is not None:  # Unloaded from inside a cell, or a cell in a cell.
             run.finish()
@@ -196,6 +199,8 @@ class Extension:
             run, is_watched = self._begun(info)
             if run is not None:
                 run.finish()
+            if run is None or run.parent is None:
+                self._end_proof()
             elif self._loading is not None and getattr(info, "store_history", True):
                 run, self._loading = self._loading, None
             self._finish(run, info, result, is_watched=is_watched)
@@ -224,6 +229,8 @@ class Extension:
         else:
             run.forget()
             record = CellRecord(count, error=_named(error))
+        with self.fence.guard("gradcheck"):
+            record = self._with_verdicts(record)
         with self.fence.guard("sources"):
             self._sources.note(count, run.source)
             if error is not None:
@@ -232,7 +239,8 @@ class Extension:
         report = self._diagnose(record, is_gradcheck=is_gradcheck)
         self.report = latest.report = report
         with self.fence.guard("render"):
-            show_report(self.shell, report, self.settings)
+            full = is_gradcheck and run.gradcheck.full
+            show_report(self.shell, report, self.settings, show="full" if full else None)
 
     def _diagnose(self, record: CellRecord, *, is_gradcheck: bool) -> CellReport:
         found: tuple[Any, ...] = ()
@@ -246,6 +254,7 @@ class Extension:
             findings=found,
             before=record.before,
             after=record.after,
+            verdicts=record.verdicts,
             failures=self.fence.take_failures(),
             changes=changed,
             backwards=record.backwards,
@@ -265,8 +274,27 @@ class Extension:
         assert self._magics is not None
         parsed = self._magics.gradcheck_options(options)
         run = self._current_run()
-        if run is not None:
-            run.outermost.gradcheck = parsed
+        if run is None or run.outermost.gradcheck is not None:
+            return
+        run.outermost.gradcheck = parsed
+        with self.fence.guard("gradcheck"):
+            source = run.outermost.source
+            self._proof = Proof(
+                self.shell, self.settings, self.fence, parsed, source, previous=self._proof
+            )
+            self._proof.begin()
+
+    def _end_proof(self) -> None:
+        if self._proof is not None:
+            with self.fence.guard("gradcheck"):
+                self._proof.end()
+
+    def _with_verdicts(self, record: CellRecord) -> CellRecord:
+        if self._proof is None:
+            return record
+        self._proof.collect()
+        verdicts, cuts = self._proof.verdicts()
+        return replace(record, verdicts=verdicts, cuts=(*record.cuts, *cuts))
 
     def _new_run(self, source: str) -> Run:
         shell = self.shell

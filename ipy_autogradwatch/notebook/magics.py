@@ -30,6 +30,14 @@ no_var_expand: Any = _magic.no_var_expand
 magics_class: Any = _magic.magics_class
 
 
+def _count(text: str) -> int:
+    """Return *text* as a number of things. Its name is what an error calls it."""
+    number = int(text)
+    if number < 0:
+        raise ValueError(text)
+    return number
+
+
 @magics_class
 class AutogradWatchMagics(Magics):
     """The magics of one shell."""
@@ -129,17 +137,25 @@ class AutogradWatchMagics(Magics):
         return wanted
 
     @magic_arguments("%gradcheck")
+    @argument("--of", action="append", metavar="NAME", help="settle backwards of this root only")
+    @argument("--wrt", action="append", metavar="NAMES", help="and these leaves: w,model.fc.bias")
+    @argument("--backwards", type=_count, default=3, metavar="N", help="settle the first N (3)")
+    @argument("--directions", type=_count, default=1, metavar="K", help="random directions (1)")
+    @argument("--tolerance", type=float, metavar="X", help="relative error that counts as equal")
+    @argument("--no-numeric", action="store_true", help="no finite differences: faster")
+    @argument("--full", action="store_true", help="a line for every leaf, also where it is right")
     @no_var_expand
     @line_cell_magic
     def gradcheck(self, line: str, cell: str | None = None) -> Any:
-        """Run a cell as usual and show its gradients; or check one call numerically.
+        """Settle every gradient of a cell; or check one call numerically.
 
-        As the first line of a cell, the cell runs exactly as it would without it. Then its
-        whole report is shown: what is connected to what before and after, what happened to
-        each gradient, and the norm, largest and mean magnitude and the number of NaN and
-        Inf of each::
+        As the first line of a cell, the cell runs exactly as it would without it, and is
+        recorded. At each backward what was recorded is run again in double precision, and
+        for every leaf the gradient that autograd delivered is compared with the derivative
+        of the number that was computed: right, wrong (by how much, because of which line),
+        by_design, vacuous, or undecided (and why)::
 
-            %%gradcheck
+            %%gradcheck --wrt model.fc.weight --backwards 1
             loss = model(x).square().mean()
             loss.backward()
 
@@ -161,7 +177,7 @@ class AutogradWatchMagics(Magics):
         Raises:
             UsageError: They are not understood.
         """
-        return _parsed(self.gradcheck, line, "%%gradcheck")
+        return _parsed(self.gradcheck, line, "%%gradcheck --backwards 1")
 
     def _run_body(self, line: str, cell: str) -> Any:
         __tracebackhide__ = True

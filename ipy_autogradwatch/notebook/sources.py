@@ -79,26 +79,26 @@ class Sources:
             if frame is None:
                 break
             name = frame.tb_frame.f_code.co_filename
-            number = cell if name in _TIMED else self._number(name)
+            number = cell if name in _TIMED else cell_number(self._shell, name)
             if number is not None and number in raw:
                 found.append((number, frame.tb_lineno + lines_above(raw[number])))
             frame = frame.tb_next
         return tuple(found)
-
-    def _number(self, filename: str) -> int | None:
-        """Return the execution count of the cell that was compiled as *filename*."""
-        names = getattr(self._shell.compile, "_filename_map", {})
-        number = names.get(filename)
-        if number is None:
-            match = _TERMINAL_NAME.match(filename)
-            number = int(match[1]) if match else None
-        return number
 
     def _source(self, cell: int, raw: str) -> CellSource:
         down = lines_above(raw)
         body = "".join(raw.splitlines(keepends=True)[down:])
         python = attempt(lambda: str(self._shell.transform_cell(body)), "")
         return CellSource(cell, raw, python, down)
+
+
+def cell_number(shell: Any, filename: str) -> int | None:
+    """Return the execution count of the cell that was compiled as *filename*, or None."""
+    number: int | None = getattr(shell.compile, "_filename_map", {}).get(filename)
+    if number is None:
+        match = _TERMINAL_NAME.match(filename)
+        number = int(match[1]) if match else None
+    return number
 
 
 def lines_above(raw: str) -> int:

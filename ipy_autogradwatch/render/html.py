@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from html import escape
 
 from ipy_autogradwatch.model import Severity
-from ipy_autogradwatch.render.outline import FindingBlock, GradientRow, Outline, Row
+from ipy_autogradwatch.render.outline import (
+    FindingBlock,
+    GradientRow,
+    Outline,
+    Row,
+    VerdictGroup,
+    VerdictRow,
+)
 
 _TONES = {Severity.WRONG: "#e0443a", Severity.RISKY: "#b7791f", Severity.NOTE: "#3b82c4"}
 _GLYPHS = {Severity.WRONG: "✖", Severity.RISKY: "▲", Severity.NOTE: "●"}
@@ -52,6 +59,7 @@ def as_html(outline: Outline) -> str:
     head = "<b>autogradwatch</b>" + (f": {escape(outline.title)}" if outline.title else "")
     if not outline.is_one_line:
         body = "".join(map(_finding, outline.findings))
+        body += "".join(map(_verdicts, outline.verdicts))
         body += _changes(outline.rows)
         body += "".join(f"<p>{escape(sentence)}</p>" for sentence in outline.sentences)
         body += _gradients(outline.gradients)
@@ -89,6 +97,44 @@ def _finding(block: FindingBlock) -> str:
         folded = f"<details><summary>Evidence</summary>{table}</details>" if table else ""
         body = f"<p>{head}</p>{source}{why}{instead}{folded}"
     return f"<div class='{block.severity}'>{body}</div>"
+
+
+def _verdicts(group: VerdictGroup) -> str:
+    table = _verdict_table(group.rows)
+    if len(group.folded) > 1:
+        inner = _verdict_table(group.folded)
+        table += (
+            f"<details><summary>{len(group.folded)} right, one by one</summary>{inner}</details>"
+        )
+    return f"<p><b>{escape(group.title)}</b></p>{table}"
+
+
+def _verdict_table(rows: tuple[VerdictRow, ...]) -> str:
+    head = "".join(
+        _cell(title, "th", style)
+        for title, style in (
+            ("verdict", _LEFT),
+            ("leaf", _LEFT),
+            ("relative error", _RIGHT),
+            ("norm: delivered / true", _RIGHT),
+            ("", _LEFT),
+        )
+    )
+    lines = "".join(
+        "<tr>"
+        + _cell(_verdict_word(row))
+        + _cell(_code(row.leaf))
+        + _cells((escape(row.error), escape(row.norms)))
+        + _cell(_marked(row.note))
+        + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+def _verdict_word(row: VerdictRow) -> str:
+    word = f"<span aria-hidden='true'>{row.glyph}</span> {escape(row.word)}"
+    return f"<b>{word}</b>" if row.verdict == "wrong" else word
 
 
 def _changes(rows: tuple[Row, ...]) -> str:

@@ -9,9 +9,19 @@ from ipy_autogradwatch.model import CellReport, Finding, Severity
 from ipy_autogradwatch.render.changes import Changes, Row, changes
 from ipy_autogradwatch.render.findings import FindingBlock, finding_block
 from ipy_autogradwatch.render.gradients import GradientRow, backward_sentences, gradient_rows
+from ipy_autogradwatch.render.verdicts import VerdictGroup, VerdictRow, verdict_groups
 from ipy_autogradwatch.render.words import short
 
-__all__ = ["FindingBlock", "GradientRow", "Outline", "Row", "in_order", "outline"]
+__all__ = [
+    "FindingBlock",
+    "GradientRow",
+    "Outline",
+    "Row",
+    "VerdictGroup",
+    "VerdictRow",
+    "in_order",
+    "outline",
+]
 
 _EXPLAINS_AN_ERROR = "AGW4"
 _ABOUT_NOTES = "notes: no harm seen here; %autogradwatch report says why, and what to write instead"
@@ -25,6 +35,7 @@ class Outline:
         title: What the report says in a few words, or an empty string.
         brief: Each note is to take one line, where lines are dear.
         about_notes: What to say below notes that take one line.
+        verdicts: What ``%%gradcheck`` settled, a group for each backward.
         sentences: What happened to gradients, and which tensors are new and plain.
         remarks: What is missing from the report, and why.
     """
@@ -37,11 +48,19 @@ class Outline:
     sentences: tuple[str, ...] = ()
     gradients: tuple[GradientRow, ...] = ()
     remarks: tuple[str, ...] = ()
+    verdicts: tuple[VerdictGroup, ...] = ()
 
     @property
     def is_one_line(self) -> bool:
         """Whether the title says it all."""
-        return not (self.findings or self.rows or self.sentences or self.gradients or self.remarks)
+        return not (
+            self.findings
+            or self.verdicts
+            or self.rows
+            or self.sentences
+            or self.gradients
+            or self.remarks
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -56,9 +75,10 @@ def outline(report: CellReport, *, show: str, max_findings: int = 20) -> Outline
         report: The report.
         show: ``changes``: findings and what changed. ``always``: also what did not, and each
             note in full. ``findings``: findings only. ``%%gradcheck`` is ``always``.
+            ``full``: also a line for each gradient that is right.
         max_findings: The rest is counted.
     """
-    everything = report.gradcheck or show == "always"
+    everything = report.gradcheck or show in ("always", "full")
     with_changes = everything or show == "changes"
     tensors = changes(report, everything=everything) if with_changes else Changes()
     gradients, gradients_left = gradient_rows(report.after) if report.gradcheck else ((), 0)
@@ -89,6 +109,7 @@ def outline(report: CellReport, *, show: str, max_findings: int = 20) -> Outline
         sentences=(plain, *sentences) if plain else sentences,
         gradients=gradients,
         remarks=tuple(map(short, remarks)),
+        verdicts=verdict_groups(report, full=show == "full"),
     )
 
 

@@ -14,10 +14,23 @@ from rich.table import Table
 from rich.text import Text
 
 from ipy_autogradwatch.model import Severity
-from ipy_autogradwatch.render.outline import FindingBlock, GradientRow, Outline, Row
+from ipy_autogradwatch.render.outline import (
+    FindingBlock,
+    GradientRow,
+    Outline,
+    Row,
+    VerdictGroup,
+)
 from ipy_autogradwatch.render.words import window
 
 _STYLE = {Severity.WRONG: "bold red", Severity.RISKY: "bold yellow", Severity.NOTE: "cyan"}
+_VERDICT_STYLE = {
+    "wrong": "bold red",
+    "undecided": "yellow",
+    "vacuous": "yellow",
+    "by_design": "cyan",
+    "right": "green",
+}
 _SIGN_STYLE = {"+": "green", "-": "dim"}
 
 # Stands for a space at which rich must not break a line; it breaks at every kind of blank.
@@ -74,6 +87,8 @@ def _layout(outline: Outline, width: int) -> Iterator[RenderableType]:
         yield _indented(2, _note(block, width - 2) if is_brief else _finding(block, width))
     if outline.about_notes:
         yield _indented(4, _tied(outline.about_notes))
+    for group in outline.verdicts:
+        yield _indented(2, _verdicts(group))
     if outline.rows:
         yield _indented(2, _rows(outline.rows, width))
     for sentence in outline.sentences:
@@ -149,6 +164,16 @@ def _rows(rows: tuple[Row, ...], width: int) -> Table:
 
 def _widest(texts: Iterator[str], most: int) -> int:
     return min(most, max(map(cell_len, texts)))
+
+
+def _verdicts(group: VerdictGroup) -> RenderableType:
+    lines: list[RenderableType] = [Text(group.title, "bold")]
+    for row in group.rows:
+        head = Text(f"{row.glyph} {row.word}", _VERDICT_STYLE[row.verdict])
+        numbers = f" (off by {row.error}; norm {row.norms})" if row.verdict == "wrong" else ""
+        note = f": {row.note}" if row.note else ""
+        lines.append(_indented(2, _hanging(head, f"{row.leaf}{numbers}{note}", gap=2)))
+    return Group(*lines)
 
 
 def _gradients(rows: tuple[GradientRow, ...], width: int) -> Table:

@@ -1,0 +1,316 @@
+"""The gradients of a backward, by three ways that have nothing in common.
+
+Delivered is what the user got. Replayed is reverse mode over a replay. Numerical is the
+difference of two replays, along one random direction of all leaves at once.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import torch
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ipy_autogradwatch.prove.replaying import CannotReplay, Joining, Replay, variables
+from ipy_autogradwatch.prove.slicing import slice_for
+from ipy_autogradwatch.prove.tape import CutKind, Load, Op, Place, Ref, Tape
+
+STEP = 1e-6
+_LOW = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float32: 1e-4, torch.complex64: 1e-4}
+
+
+@dataclass(slots=True, eq=False)
+class Target:
+    """A tensor whose gradient was delivered.
+
+    Attributes:
+        tensor: The leaf, or an input of ``autograd.grad``. Weak.
+        delivered: Its gradient from this backward alone; None for none.
+        noise: How far the difference of two sums may be off.
+        ref: Where it lies, if it is no leaf.
+        place: The line that used it first.
+    """
+
+    tensor: weakref.ref[torch.Tensor]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    delivered: torch.Tensor | None
+    noise: float = 0.0
+    ref: Ref | None = None
+    place: Place | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """One backward, as a question: is `targets` what the derivative of `roots` is?
+
+    Attributes:
+        roots: Where each root lies, and what it was.
+        seeds: What backward began with at each root.
+        entries: The slice that the roots need.
+    """
+
+    tape: Tape
+    roots: tuple[tuple[Ref, torch.Tensor], ...]
+    seeds: tuple[torch.Tensor | None, ...]
+    targets: tuple[Target, ...]
+    entries: list[Load | Op] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            self.entries = slice_for(self.tape.entries, [ref.view for ref, _ in self.roots])
+
+    def leaf_loads(self) -> list[Load]:
+        """Return the loads of leaves in the slice."""
+        return [e for e in self.entries if isinstance(e, Load) and e.leaf is not None]
+
+    def loads_of(self, target: Target) -> list[Load]:
+        """Return the loads of one leaf: one for each of its epochs."""
+        tensor = target.tensor()
+        return [e for e in self.leaf_loads() if e.leaf is not None and e.leaf() is tensor]
+
+    def has_stops(self) -> bool:
+        """Whether the user stopped a gradient by ``detach`` or ``no_grad`` on the way."""
+        cuts = self.tape.cuts
+        return any(
+            isinstance(e, Op)
+            and (
+                e.is_stopped
+                or any(r.cut >= 0 and cuts[r.cut].kind is CutKind.DETACH for r in e.inputs)
+            )
+            for e in self.entries
+        ) or any(r.cut >= 0 for r, _ in self.roots)
+
+
+@dataclass(slots=True, eq=False)
+class Gradients:
+    """What one replay gave.
+
+    Attributes:
+        replay: The run, with its graph.
+        output: The replayed roots times their seeds, summed.
+        by_load: Gradient of each load of a leaf, by the load's id; None for none.
+        by_target: Gradient of each target, zeros for none, in double precision.
+    """
+
+    replay: Replay
+    output: torch.Tensor
+    by_load: dict[int, torch.Tensor | None]
+    by_target: list[torch.Tensor]
+
+
+def replay_gradients(
+    question: Question,
+    *,
+    joining: Joining,
+    double: bool = True,
+    literal_cuts: frozenset[int] = frozenset(),
+    literal_writes: Iterable[Op] = (),
+    retain: bool = False,
+    keep: bool = False,
+) -> Gradients:
+    """Return the gradients by reverse mode over a replay.
+
+    Raises:
+        CannotReplay: An operation failed, forwards or backwards.
+    """
+    entries = question.entries
+    writes = list(literal_writes)
+    if writes:
+        entries = slice_for(question.tape.entries, [ref.view for ref, _ in question.roots], writes)
+    loads = question.leaf_loads()
+    values = variables(loads, double=double)
+    try:
+        replay = Replay(
+            question.tape,
+            entries,
+            values,
+            joining=joining,
+            double=double,
+            literal_cuts=literal_cuts,
+            literal_writes=frozenset(map(id, writes)),
+            keep=keep,
+        ).run()
+        output = root_value(question, replay)
+        wanted: list[torch.Tensor] = list(values.values())
+        inner = [None if t.ref is None else replay.get(t.ref) for t in question.targets]
+        extra = [t for t in inner if t is not None and t.requires_grad]
+        found: list[torch.Tensor | None] = [None] * (len(wanted) + len(extra))
+        if output.requires_grad and found:
+            found = list(
+                torch.autograd.grad(
+                    output, [*wanted, *extra], allow_unused=True, retain_graph=retain or None
+                )
+            )
+    except (RuntimeError, TypeError, IndexError) as error:
+        if isinstance(error, CannotReplay):
+            raise
+        raise CannotReplay(f"the replay cannot be differentiated: {error}") from error
+    by_load = {key: found[index] for index, key in enumerate(values)}
+    rest = iter(found[len(wanted) :])
+    by_target = []
+    for target, tensor in zip(question.targets, inner, strict=True):
+        if tensor is not None:
+            part = [next(rest) if tensor.requires_grad else None]
+        else:
+            part = [by_load.get(id(load)) for load in question.loads_of(target)]
+        by_target.append(_summed(target, part))
+    return Gradients(replay, output.detach(), by_load, by_target)
+
+
+def _summed(target: Target, parts: Sequence[torch.Tensor | None]) -> torch.Tensor:
+    dtype = torch.complex128 if target.dtype.is_complex else torch.float64
+    total = torch.zeros(target.shape, dtype=dtype)
+    for part in parts:
+        if part is not None:
+            dense = dense_of(part)
+            total = total + dense.to(device=total.device, dtype=dtype).reshape(target.shape)
+    return total
+
+
+def dense_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a gradient with strides; that of a sparse embedding has none."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def root_value(question: Question, replay: Replay) -> torch.Tensor:
+    """Return the number whose derivative was asked for."""
+    total: torch.Tensor | None = None
+    for (ref, _), seed in zip(question.roots, question.seeds, strict=True):
+        value = replay.get(ref)
+        if seed is not None:
+            value = value * seed.to(value.dtype).reshape(value.shape).conj()
+        term = value.sum()
+        term = term.real if term.is_complex() else term
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def replays_the_value(question: Question, replay: Replay) -> bool:
+    """Whether the replayed roots are what the cell computed."""
+    for ref, recorded in question.roots:
+        value = replay.get(ref).detach()
+        tolerance = _LOW.get(recorded.dtype, 1e-9) * 10
+        if any(e.function._schema.name == "aten::_to_copy" for e in _ops(question.entries)):
+            tolerance = max(tolerance, 5e-2 if _has_half(question.entries) else tolerance)
+        wanted = recorded.to(value.dtype)
+        scale = wanted.abs().max() if wanted.numel() else 0.0
+        if not torch.allclose(
+            value, wanted, rtol=tolerance, atol=float(scale) * tolerance, equal_nan=True
+        ):
+            return False
+    return True
+
+
+def _ops(entries: Iterable[Load | Op]) -> Iterable[Op]:
+    return (entry for entry in entries if isinstance(entry, Op))
+
+
+def _has_half(entries: Iterable[Load | Op]) -> bool:
+    halves = (torch.float16, torch.bfloat16)
+    return any(v is not None and v[4] in halves for e in _ops(entries) for v in e.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """The derivative along one direction.
+
+    Attributes:
+        reverse: By reverse mode over the replay.
+        left, right: By one-sided differences.
+        central: By central differences.
+        noise: How far the differences may be off by rounding.
+    """
+
+    reverse: float
+    central: float
+    left: float
+    right: float
+    noise: float
+
+    @property
+    def agree(self) -> bool:
+        """Whether reverse mode and central differences give the same."""
+        return _close(self.reverse, self.central, self.noise)
+
+    @property
+    def is_kink(self) -> bool:
+        """Whether the one-sided differences differ from each other."""
+        return not _close(self.left, self.right, 100 * self.noise)
+
+
+def _close(a: float, b: float, noise: float) -> bool:
+    return abs(a - b) <= 1e-3 * max(abs(a), abs(b)) + noise
+
+
+def slopes(
+    question: Question,
+    gradients: Gradients,
+    seed: int,
+    *,
+    step: float = STEP,
+    only: Sequence[Load] | None = None,
+) -> Slopes:
+    """Compare reverse mode over the joined replay with differences of it.
+
+    Args:
+        question: The backward.
+        gradients: Of the replay with every cut joined.
+        seed: Of the direction.
+        step: How far each element moves, on average.
+        only: Move these leaves, instead of all.
+    """
+    loads = question.leaf_loads()
+    generator = torch.Generator().manual_seed(seed)
+    base = {key: value.detach() for key, value in variables(loads).items()}
+    directions = {}
+    moving = None if only is None else set(map(id, only))
+    for key, value in base.items():
+        if moving is not None and key not in moving:
+            continue
+        flat = torch.randn(value.shape, dtype=value.dtype, generator=generator)
+        directions[key] = flat.to(value.device)
+    norm = sum(float(d.abs().square().sum()) for d in directions.values()) ** 0.5 or 1.0
+    reverse = 0.0
+    for key, direction in directions.items():
+        direction /= norm
+        found = gradients.by_load.get(key)
+        if found is not None:
+            dense = dense_of(found)
+            reverse += float((dense.conj() * direction).sum().real)
+    length = step * max(1.0, norm)
+    ends = []
+    for sign in (1.0, -1.0):
+        moved = {
+            key: value + sign * length * directions[key] if key in directions else value
+            for key, value in base.items()
+        }
+        replay = Replay(question.tape, question.entries, moved, joining=Joining.ALL)
+        with torch.no_grad():
+            ends.append(float(root_value(question, replay.run())))
+    middle = float(gradients.output)
+    size = max(abs(middle), abs(ends[0]), abs(ends[1]))
+    return Slopes(
+        reverse=reverse,
+        central=(ends[0] - ends[1]) / (2 * length),
+        left=(middle - ends[1]) / length,
+        right=(ends[0] - middle) / length,
+        noise=(1e-13 * (1 + size)) / length + 1e-9,
+    )
+
+
+def quiet() -> ExitStack:
+    """Return a context in which nothing of the user's modes and hooks is on."""
+    stack = ExitStack()
+    stack.enter_context(_disable_current_modes())
+    stack.enter_context(torch.enable_grad())
+    stack.enter_context(torch.inference_mode(False))
+    for device in ("cpu", "cuda"):
+        stack.enter_context(torch.autocast(device, enabled=False))
+    stack.enter_context(torch.autograd.set_detect_anomaly(False))
+    return stack

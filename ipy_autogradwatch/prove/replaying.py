@@ -1,0 +1,394 @@
+"""Run a recorded computation again, from the values of its leaves.
+
+Nothing is written in place: an operation that writes makes a new content of its home, so
+that what an earlier operation saved stays what it was. That is what makes the replayed
+gradient the true one where the user's own was computed from overwritten memory.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ipy_autogradwatch.prove.aten import known_facts
+from ipy_autogradwatch.prove.tape import NO_CUT, CutKind, Home, Load, Op, Ref, Tape, View
+
+_HIGHER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex32: torch.complex128,
+    torch.complex64: torch.complex128,
+}
+
+
+_RRELU = "aten::rrelu_with_noise"
+
+
+class Joining(enum.Enum):
+    """What becomes of cuts in a replay."""
+
+    AS_WRITTEN = "as written"
+    """``detach`` and ``no_grad`` stop gradients; every other cut is joined."""
+    ALL = "all"
+    """Every cut is joined."""
+
+
+class CannotReplay(RuntimeError):
+    """Raised when an operation does not run again; the text names it."""
+
+
+def higher(dtype: torch.dtype) -> torch.dtype:
+    """Return the double precision of *dtype*, or *dtype* itself."""
+    return _HIGHER.get(dtype, dtype)
+
+
+class Replay:
+    """One run of a slice of a tape.
+
+    Attributes:
+        fallbacks: Names of operations that differences say nothing about: they have no double
+            precision and ran without, or draw random numbers and have a gradient.
+        made: Result of each operation, if asked to keep them.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        entries: Sequence[Load | Op],
+        values: Mapping[int, torch.Tensor],
+        *,
+        joining: Joining,
+        double: bool = True,
+        literal_cuts: frozenset[int] = frozenset(),
+        literal_writes: frozenset[int] = frozenset(),
+        keep: bool = False,
+    ) -> None:
+        self.fallbacks: set[str] = set()
+        self.made: list[tuple[Op, tuple[torch.Tensor, ...], tuple[Any, ...]]] = []
+        self.inputs_of_calls: dict[int, tuple[torch.Tensor | None, ...]] = {}
+        self.outputs_of_calls: dict[int, torch.Tensor] = {}
+        self._tape = tape
+        self._entries = entries
+        self._values = values
+        self._joining = joining
+        self._double = double
+        self._literal_cuts = literal_cuts
+        self._literal_writes = literal_writes
+        self._keep = keep
+        self._flat: dict[Home, torch.Tensor] = {}
+        self._views: dict[Home, dict[View, torch.Tensor]] = {}
+        self._outputs = {
+            call.output.view: call.sequence for call in tape.calls if call.output is not None
+        }
+
+    def run(self) -> Replay:
+        """Run all of it.
+
+        Raises:
+            CannotReplay: An operation failed.
+        """
+        for entry in self._entries:
+            if isinstance(entry, Load):
+                self._load(entry)
+            else:
+                self._op(entry)
+        return self
+
+    # Contents.
+
+    def get(self, ref: Ref) -> torch.Tensor:
+        """Return what *ref* stands for now."""
+        value = self.view(ref.view)
+        if ref.cut != NO_CUT and value.requires_grad and self._stops(ref.cut):
+            return value.detach()
+        return value
+
+    def _stops(self, cut: int) -> bool:
+        if cut in self._literal_cuts:
+            return True
+        kind = self._tape.cuts[cut].kind
+        return self._joining is Joining.AS_WRITTEN and kind is CutKind.DETACH
+
+    def view(self, view: View) -> torch.Tensor:
+        """Return the content at *view* now."""
+        home = view[0]
+        views = self._views.get(home)
+        if views is None and home not in self._flat:
+            raise CannotReplay("a value that was not recorded")
+        found = None if views is None else views.get(view)
+        if found is None:
+            found = self._as_view(self._content(home, view), view)
+            self._views.setdefault(home, {})[view] = found
+        return found
+
+    def _as_view(self, flat: torch.Tensor, view: View) -> torch.Tensor:
+        _, offset, shape, stride, dtype, flipped = view
+        if flat.is_complex() and not dtype.is_complex:
+            flat = torch.view_as_real(flat).reshape(-1)
+        elif dtype.is_complex and not flat.is_complex():
+            flat = torch.view_as_complex(flat.reshape(-1, 2))
+        elif self._raised(dtype) != flat.dtype:
+            raise CannotReplay(f"a view of {flat.dtype} memory as {dtype}")
+        result = flat.as_strided(shape, stride, offset)
+        if flipped:
+            result = result.conj() if dtype.is_complex else -result
+        return result
+
+    def _content(self, home: Home, wanted: View) -> torch.Tensor:
+        """Return all of a home, flat."""
+        flat = self._flat.get(home)
+        if flat is None:
+            view, value = next(iter(self._views[home].items()))
+            flat = self._flat[home] = self._flattened(view, value)
+        return flat
+
+    def _flattened(self, view: View, value: torch.Tensor) -> torch.Tensor:
+        home, offset, shape, stride, dtype, flipped = view
+        if flipped:
+            value = value.conj() if dtype.is_complex else -value
+        count = self._tape.sizes.get(home, 0) // dtype.itemsize
+        if value.is_contiguous() and stride == value.stride() and value.numel() == count:
+            return value.reshape(-1)
+        blank = value.new_zeros(max(count, value.numel()))
+        return torch.as_strided_scatter(blank, value, shape, stride, offset)
+
+    def _raised(self, dtype: torch.dtype) -> torch.dtype:
+        return higher(dtype) if self._double else dtype
+
+    def _raise(self, value: torch.Tensor) -> torch.Tensor:
+        return value.to(self._raised(value.dtype))
+
+    def _load(self, load: Load) -> None:
+        value = self._values.get(id(load))
+        if value is None:
+            value = self._raise(load.value)
+            if value is load.value:
+                value = value.clone()
+        home = load.home
+        known = home in self._flat or home in self._views
+        size = self._tape.sizes.get(home, 0) // load.view[4].itemsize
+        if known and load.value.numel() < size:
+            flat = self._content(home, load.view)
+            _, offset, shape, stride, _, _ = load.view
+            self._flat[home] = torch.as_strided_scatter(flat, value, shape, stride, offset)
+            self._views[home] = {load.view: value}
+            return
+        self._flat.pop(home, None)
+        if load.value.numel() < size and load.value.layout is torch.strided and load.leaf is None:
+            # A view of something larger, whose rest may be read through other views.
+            memory = torch.empty(0, dtype=load.value.dtype, device=load.value.device)
+            memory = memory.set_(load.value.untyped_storage(), 0, (size,), (1,))  # type: ignore[call-overload]
+            self._flat[home] = self._raise(memory)
+            self._views[home] = {}
+            return
+        self._views[home] = {load.view: value}
+
+    # Operations.
+
+    def _op(self, op: Op) -> None:
+        call = op.call
+        if call is not None and call.sequence not in self.inputs_of_calls:
+            self.inputs_of_calls[call.sequence] = tuple(
+                None if ref is None else self._known(ref) for ref in call.inputs
+            )
+        if op.written and known_facts(op.function).name != _RRELU:
+            self._write(op)
+            return
+        stopped = op.is_stopped and self._joining is Joining.AS_WRITTEN
+        if op.constant is not None:
+            results = self._drawn(op)
+        else:
+            with torch.set_grad_enabled(not stopped):
+                results = self._call(op, self._filled(op))
+        if stopped:
+            results = tuple(r.detach() if isinstance(r, torch.Tensor) else r for r in results)
+        self._put(op, results)
+
+    def _known(self, ref: Ref) -> torch.Tensor | None:
+        home = ref.view[0]
+        return self.view(ref.view) if home in self._flat or home in self._views else None
+
+    def _put(self, op: Op, results: tuple[Any, ...]) -> None:
+        for view, result in zip(op.outputs, results, strict=True):
+            if view is None or not isinstance(result, torch.Tensor):
+                continue
+            if self._double and higher(result.dtype) != result.dtype:
+                result = result.to(higher(result.dtype))
+            if op.is_alias:
+                self._views.setdefault(view[0], {}).setdefault(view, result)
+            else:
+                self._flat.pop(view[0], None)
+                self._views[view[0]] = {view: result}
+            if view in self._outputs:
+                self.outputs_of_calls[self._outputs[view]] = result
+        if self._keep:
+            inputs = tuple(self.get(ref) for ref in op.inputs)
+            self.made.append((op, inputs, results))
+
+    def _filled(self, op: Op) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        fill = self._fill
+        return tuple(map(fill, op.arguments)), {n: fill(a) for n, a in op.keywords.items()}
+
+    def _fill(self, argument: Any) -> Any:
+        if type(argument) is Ref:
+            return self.get(argument)
+        if type(argument) is list:
+            return [self._fill(item) for item in argument]
+        if self._double and type(argument) is torch.dtype:
+            return higher(argument)
+        return argument
+
+    def _call(self, op: Op, filled: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, ...]:
+        arguments, keywords = filled
+        try:
+            result = op.function(*arguments, **keywords)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if not self._double:
+                raise CannotReplay(f"{_name(op)} cannot be run again: {error}") from error
+            result = self._call_lower(op, arguments, keywords)
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    def _call_lower(self, op: Op, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Run *op* in single precision: some kernels (oneDNN's) have no double."""
+        try:
+            result = op.function(
+                *map(_lower, arguments), **{n: _lower(a) for n, a in keywords.items()}
+            )
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            raise CannotReplay(f"{_name(op)} cannot be run again: {error}") from error
+        self.fallbacks.add(_name(op))
+        return result
+
+    def _drawn(self, op: Op) -> tuple[Any, ...]:
+        """Return the random results that were recorded, with the gradient they have."""
+        assert op.constant is not None
+        drawn = tuple(
+            self._raise(value) if isinstance(value, torch.Tensor) else value
+            for value in op.constant
+        )
+        name = known_facts(op.function).name
+        first = self.get(op.inputs[0])
+        if name == "aten::native_dropout":
+            p = op.arguments[1]
+            drawn = (first * drawn[1].to(first.dtype) / (1 - p), drawn[1])
+        elif name == "aten::_standard_gamma":
+            self.fallbacks.add("_standard_gamma")
+            slope = torch._standard_gamma_grad(first.detach(), drawn[0])
+            drawn = (drawn[0] + (first - first.detach()) * slope,)
+        elif name == "aten::_sample_dirichlet":
+            self.fallbacks.add("_sample_dirichlet")
+            drawn = (_dirichlet(first, drawn[0]),)
+        elif name == _RRELU:
+            drawn = (first * drawn[1],)
+        return drawn
+
+    # Writing.
+
+    def _write(self, op: Op) -> None:
+        if id(op) in self._literal_writes:
+            self._write_unseen(op)
+            return
+        cut = self._write_is_cut(op)
+        homes = {ref.view[0] for ref in op.written}
+        old = {home: self._content(home, op.written[0].view) for home in homes}
+        base = {home: (flat.detach() if cut else flat).clone() for home, flat in old.items()}
+        with torch.set_grad_enabled(not cut):
+            target = {id(r): self._as_view(base[r.view[0]], r.view) for r in op.written}
+            self._run_writing(op, target, detach_others=cut)
+        for home, flat in base.items():
+            if cut and old[home].requires_grad:
+                flat = old[home] + (flat - old[home].detach())
+            self._flat[home] = flat
+            self._views[home] = {}
+        for view in op.outputs:
+            if view is not None and view[0] not in homes:
+                raise CannotReplay(f"{_name(op)} writes and returns something else")
+        if self._keep:
+            made = tuple(self.view(ref.view) for ref in op.written)
+            self.made.append((op, tuple(self.get(ref) for ref in op.inputs), made))
+
+    def _write_is_cut(self, op: Op) -> bool:
+        if self._joining is not Joining.AS_WRITTEN:
+            return False
+        return op.is_stopped or any(
+            ref.cut != NO_CUT and self._stops(ref.cut) for ref in op.written
+        )
+
+    def _run_writing(self, op: Op, target: dict[int, torch.Tensor], *, detach_others: bool) -> None:
+        def fill(argument: Any) -> Any:
+            if type(argument) is Ref:
+                if id(argument) in target:
+                    return target[id(argument)]
+                value = self.get(argument)
+                return value.detach() if detach_others else value
+            if type(argument) is list:
+                return [fill(item) for item in argument]
+            return higher(argument) if self._double and type(argument) is torch.dtype else argument
+
+        if op.constant is not None:
+            for ref, value in zip(op.written, op.constant, strict=False):
+                target[id(ref)].copy_(self._raise(value))
+            return
+        arguments = tuple(map(fill, op.arguments))
+        keywords = {name: fill(argument) for name, argument in op.keywords.items()}
+        outs = known_facts(op.function).written_keywords
+        if outs:
+            # No derivative goes through ``out=``: compute it, and copy.
+            kept = {name: value for name, value in keywords.items() if name not in outs}
+            results = self._packet(op, arguments, kept)
+            for name, result in zip(outs, results, strict=False):
+                keywords[name].copy_(result)
+            return
+        self._call(op, (arguments, keywords))
+
+    def _packet(self, op: Op, arguments: Any, keywords: Any) -> tuple[Any, ...]:
+        try:
+            result = op.function.overloadpacket(*arguments, **keywords)
+        except (RuntimeError, TypeError) as error:
+            raise CannotReplay(f"{_name(op)} cannot be run again: {error}") from error
+        return tuple(result) if isinstance(result, (tuple, list)) else (result,)
+
+    def _write_unseen(self, op: Op) -> None:
+        """Write into the very memory that earlier operations have saved, as the user did."""
+        with torch.no_grad():
+            target = {id(ref): self.view(ref.view).data for ref in op.written}
+            self._run_writing(op, target, detach_others=True)
+
+
+def _dirichlet(concentration: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+    """Return *drawn*, with the implicit gradient that PyTorch gives it."""
+    total = concentration.detach().sum(-1, keepdim=True).expand_as(drawn)
+    slope = torch._dirichlet_grad(drawn, concentration.detach(), total)
+    moved = slope * (concentration - concentration.detach())
+    return drawn + moved - drawn * moved.sum(-1, keepdim=True)
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.dtype is torch.float64:
+        return value.float()
+    if isinstance(value, torch.Tensor) and value.dtype is torch.complex128:
+        return value.to(torch.complex64)
+    if isinstance(value, list):
+        return [_lower(item) for item in value]
+    return torch.float32 if value is torch.float64 else value
+
+
+def _name(op: Op) -> str:
+    return str(op.function._schema.name).removeprefix("aten::")
+
+
+def variables(loads: Iterable[Load], *, double: bool = True) -> dict[int, torch.Tensor]:
+    """Return a fresh leaf for each load of a leaf, by the load's id."""
+    made = {}
+    for load in loads:
+        if load.leaf is not None:
+            value = load.value.detach()
+            if double:
+                value = value.to(higher(value.dtype))
+            # Dense, but strided as the original where that is possible.
+            made[id(load)] = value.clone().requires_grad_()
+    return made

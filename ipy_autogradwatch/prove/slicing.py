@@ -1,0 +1,75 @@
+"""Which part of a tape a root needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+
+from ipy_autogradwatch.prove.tape import NO_CUT, Home, Load, Op, View
+
+
+def slice_for(
+    entries: Sequence[Load | Op], roots: Iterable[View], also: Iterable[Op] = ()
+) -> list[Load | Op]:
+    """Return the entries that decide the content of *roots*, in order.
+
+    Args:
+        entries: A tape's.
+        roots: Where the roots lie at the end of the tape.
+        also: Operations that are wanted although no root needs them.
+    """
+    needed: set[Home] = {root[0] for root in roots}
+    wanted = set(map(id, also))
+    kept: list[Load | Op] = []
+    for entry in reversed(entries):
+        if isinstance(entry, Load):
+            if entry.home in needed:
+                kept.append(entry)
+                if _is_whole(entry):
+                    needed.discard(entry.home)
+        elif id(entry) in wanted or any(home in needed for home in entry.homes()):
+            kept.append(entry)
+            if not entry.written:
+                for view in entry.outputs:
+                    if view is not None and all(view[0] != r.view[0] for r in entry.inputs):
+                        needed.discard(view[0])
+            needed.update(ref.view[0] for ref in entry.inputs)
+    kept.reverse()
+    return kept
+
+
+def _is_whole(load: Load) -> bool:
+    value = load.value
+    if value.layout is not torch.strided:
+        return True
+    return value.numel() * value.element_size() >= value.untyped_storage().nbytes()
+
+
+def connected_part(entries: Sequence[Load | Op], roots: Iterable[View]) -> list[Load | Op]:
+    """Return the entries of a slice that autograd's own graph of *roots* goes through."""
+    lit: set[Home] = set()
+    on: list[Load | Op] = []
+    for entry in entries:
+        if isinstance(entry, Load):
+            if entry.leaf is not None:
+                lit.add(entry.home)
+                on.append(entry)
+            elif _is_whole(entry):
+                lit.discard(entry.home)
+        elif not entry.is_stopped and any(
+            ref.cut == NO_CUT and ref.view[0] in lit for ref in entry.inputs
+        ):
+            lit.update(entry.homes())
+            on.append(entry)
+    needed: set[Home] = {root[0] for root in roots}
+    part: list[Load | Op] = []
+    for entry in reversed(on):
+        if isinstance(entry, Load):
+            if entry.home in needed:
+                part.append(entry)
+        elif any(home in needed for home in entry.homes()):
+            part.append(entry)
+            needed.update(ref.view[0] for ref in entry.inputs if ref.cut == NO_CUT)
+    part.reverse()
+    return part

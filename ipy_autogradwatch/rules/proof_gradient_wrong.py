@@ -1,0 +1,83 @@
+"""AGW501 gradient-proved-wrong: delivered is not the derivative, because of a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ipy_autogradwatch.model import CellRecord, Finding, Severity
+from ipy_autogradwatch.rules._rule import Rule
+from ipy_autogradwatch.rules._site import listed
+from ipy_autogradwatch.rules._verdict import finding, leaves, wrong_by_place
+
+_INSTEAD = {
+    "data": "the tensor itself, so that its part has a gradient; .detach() if it is to have none",
+    "write": "a new tensor, as b = b.clamp(…); or write after backward",
+}
+
+
+def check(record: CellRecord) -> Iterator[Finding]:
+    # The watch saw this one itself, and explains it better.
+    explained = {(d.site.cell, d.site.span.line) for d in record.damages}
+    for place, verdicts in wrong_by_place(record, "data", "write"):
+        if place in explained:
+            continue
+        verdict = verdicts[0]
+        names = listed(leaves(verdicts))
+        found = finding(
+            RULE,
+            record,
+            place,
+            verdicts,
+            headline=f"because of this line the gradient of {names} is not the derivative of "
+            f"`{verdict.root}`",
+            why=f"Proved by running the cell's operations again: {verdict.reason}. No error says "
+            "so, because `.data` is not recorded.",
+            instead=_INSTEAD[verdict.cause],
+            more=tuple(
+                ("share", f"line {line}: {share:.0%}")
+                for (_, line), share in zip(verdict.blame, verdict.shares, strict=True)
+                if len(verdict.blame) > 1
+            ),
+        )
+        if found is not None:
+            yield found
+
+
+RULE = Rule(
+    code="AGW501",
+    name="gradient-proved-wrong",
+    severity=Severity.WRONG,
+    summary="%%gradcheck proved that a gradient is not the derivative of what was computed.",
+    why=(
+        "`%%gradcheck` records the operations of a cell and runs them again in double precision,\n"
+        "with what `.data` hid from autograd put back. The gradient of that run is the derivative\n"
+        "of the number that the cell computed. Where the delivered gradient is another one, the\n"
+        "line is named whose undoing takes the difference away."
+    ),
+    bad="""\
+%%gradcheck
+import torch
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = x ** 2
+loss = (y.data * x).sum()
+loss.backward()
+""",
+    good="""\
+%%gradcheck
+import torch
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = x ** 2
+loss = (y * x).sum()
+loss.backward()
+""",
+    near_miss="""\
+%%gradcheck
+import torch
+x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+y = x ** 2
+loss = (y.detach() * x).sum()      # says that no gradient is wanted here
+loss.backward()
+""",
+    sources=("<https://pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks>",),
+    check=check,
+)
