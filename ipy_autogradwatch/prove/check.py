@@ -82,6 +82,7 @@ class CellCheck:
         self._interception = Interception(self._before, self._after, self._failed)
         self._settled: list[_Settled] = []
         self._on = False
+        self._suspended = False
         self.skipped = 0
         self.interrupted = False
 
@@ -91,7 +92,7 @@ class CellCheck:
         """Start to record."""
         if not is_supported():
             return
-        self._recorder.__enter__()
+        self._recorder.__enter__()  # type: ignore[no-untyped-call]
         self._interception.install()
         self._on = True
 
@@ -142,7 +143,13 @@ class CellCheck:
         self._recorder.paused = True
         with self._fence.guard(STAGE):
             pending.append(self._prepare(request))
-        self._recorder.paused = not request.creates_graph or paused
+        self._recorder.paused = paused
+        if not request.creates_graph:
+            # Not only paused: the user's backward is to cost nothing more.
+            self._suspended = _get_current_dispatch_mode_stack()[-1:] == [self._recorder]
+            if self._suspended:
+                _leave(self._recorder)
+            self._recorder.paused = True
         return pending[0] if pending else None
 
     def _prepare(self, request: BackwardRequest) -> _Pending:
@@ -196,6 +203,9 @@ class CellCheck:
             pending.handles.append(node.register_hook(hook))
 
     def _failed(self, pending: _Pending | None) -> None:
+        if self._suspended:
+            self._suspended = False
+            self._recorder.__enter__()  # type: ignore[no-untyped-call]
         self._recorder.paused = False
         if pending is not None:
             with self._fence.guard(STAGE):
@@ -261,11 +271,11 @@ def _leave(recorder: Recorder) -> None:
         return
     above = []
     while (top := _get_current_dispatch_mode_stack()[-1]) is not recorder:
-        top.__exit__(None, None, None)
+        top.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         above.append(top)
-    recorder.__exit__(None, None, None)
+    recorder.__exit__(None, None, None)  # type: ignore[no-untyped-call]
     for mode in reversed(above):
-        mode.__enter__()
+        mode.__enter__()  # type: ignore[no-untyped-call]
 
 
 def _take_delivered(pending: _Pending, result: Any) -> None:
@@ -303,7 +313,8 @@ def _copies(values: Any) -> tuple[torch.Tensor | None, ...]:
 
 def _custom_nodes(start: list[Any], calls: dict[int, FunctionCall]) -> list[Any]:
     """Return the nodes of *calls* that the roots reach."""
-    found, seen = [], set()
+    found: list[Any] = []
+    seen: set[Any] = set()
     waiting = [node for node in start if node is not None]
     while waiting and len(seen) < MAX_NODES:
         node = waiting.pop()
@@ -311,7 +322,7 @@ def _custom_nodes(start: list[Any], calls: dict[int, FunctionCall]) -> list[Any]
             continue
         seen.add(node)
         if isinstance(node, torch.autograd.function.BackwardCFunction) and (
-            node._sequence_nr() in calls  # type: ignore[attr-defined]
+            node._sequence_nr() in calls
         ):
             found.append(node)
         waiting.extend(edge for edge, _ in node.next_functions if edge is not None)

@@ -49,7 +49,7 @@ class Lines:
 
     def __init__(self, where: Where) -> None:
         self._where = where
-        self._cells: dict[CodeType, tuple[int, int] | None | bool] = {}
+        self._cells: dict[CodeType, tuple[int, int] | bool | None] = {}
         self._cuts: dict[tuple[CodeType, int], CutKind | None] = {}
 
     def origin(self, depth: int, *, may_be_forward: bool) -> Origin:
@@ -84,7 +84,7 @@ class Lines:
             frame = frame.f_back
         return Origin(None, apply, caller, in_optimizer)
 
-    def _look_up(self, code: CodeType) -> tuple[int, int] | None | bool:
+    def _look_up(self, code: CodeType) -> tuple[int, int] | bool | None:
         """Return (cell, lines above); True for code that matters otherwise, None for others."""
         if code is _APPLY or _OPTIMIZERS in code.co_filename.replace("\\", "/"):
             return True
@@ -107,9 +107,11 @@ class Lines:
 
     def place_of(self, function: Any) -> Place | None:
         """Return where *function* is written, if in a cell."""
-        code = getattr(function, "__code__", None)
+        code: CodeType | None = getattr(function, "__code__", None)
         cell = None if code is None else self._where(code.co_filename)
-        return None if cell is None else (cell[0], _line_of_def(code) + cell[1])
+        if code is None or cell is None:
+            return None
+        return cell[0], _line_of_def(code) + cell[1]
 
     def cut_kind(self, caller: FrameType | None) -> CutKind | None:
         """Return whether *caller* is at a ``.data`` or a ``.detach()``, or at neither."""

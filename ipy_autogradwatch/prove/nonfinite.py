@@ -75,7 +75,7 @@ def _backwards(replay: Replay, output: torch.Tensor) -> NonFinite | None:
     if not output.requires_grad or not every:
         return None
     found = torch.autograd.grad(output, list(every.values()), allow_unused=True, retain_graph=True)
-    gradient = dict(zip(every, found, strict=True))
+    gradient: dict[int, torch.Tensor | None] = dict(zip(every, found, strict=True))
     for op, inputs, results in reversed(steps):
         if _breaks(inputs, results, gradient):
             hiding = _hidden_by(replay, op)
@@ -102,13 +102,14 @@ def _breaks(
     asked = [t for t in inputs if t.requires_grad]
     if not used or not asked or not all(_is_finite(g) for _, g in used):
         return False
-    if all(_is_finite(g) for t in asked if (g := gradient.get(id(t))) is not None):
+    arrived = [gradient.get(id(t)) for t in asked]
+    if all(g is None or _is_finite(g) for g in arrived):
         return False
     # An input's gradient is the sum over all that use it: ask this one alone.
-    own = torch.autograd.grad(
+    own: tuple[torch.Tensor | None, ...] = torch.autograd.grad(
         [t for t, _ in used], asked, [g for _, g in used], allow_unused=True, retain_graph=True
     )
-    return not all(_is_finite(g) for g in own if g is not None)
+    return not all(g is None or _is_finite(g) for g in own)
 
 
 def _hidden_by(replay: Replay, culprit: Op) -> Op | None:

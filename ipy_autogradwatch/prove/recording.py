@@ -19,7 +19,6 @@ from ipy_autogradwatch.prove.slicing import slice_for
 from ipy_autogradwatch.prove.tape import (
     NO_CUT,
     Cut,
-    CutKind,
     FunctionCall,
     Home,
     Load,
@@ -52,17 +51,17 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     storage = tensor.untyped_storage()
     count = storage.nbytes() // tensor.dtype.itemsize
     flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return flat.set_(storage, 0, (count,), (1,))  # type: ignore[call-overload,no-any-return]
+    return flat.set_(storage, 0, (count,), (1,))
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes a `Tape` while it is on. The operation itself runs once, as it was asked for."""
 
     lines: Lines
     """Of the cell that is running."""
 
     def __init__(self, fence: Fence, max_bytes: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tape = Tape()
         self.paused = False
         self._fence = fence
@@ -361,7 +360,7 @@ class Recorder(TorchDispatchMode):
         memory = self.tape.memory.get(home)
         if not isinstance(memory, torch.UntypedStorage):
             return memory is not None
-        count: int = torch._C._storage_Use_Count(memory._cdata)  # type: ignore[attr-defined]
+        count: int = torch._C._storage_Use_Count(memory._cdata)
         return count > 1 + aliases
 
     def drop(self, entries: Iterable[Load | Op]) -> None:

@@ -66,6 +66,7 @@ class Replay:
         literal_cuts: frozenset[int] = frozenset(),
         literal_writes: frozenset[int] = frozenset(),
         keep: bool = False,
+        raised: dict[int, torch.Tensor] | None = None,
     ) -> None:
         self.fallbacks: set[str] = set()
         self.made: list[tuple[Op, tuple[torch.Tensor, ...], tuple[Any, ...]]] = []
@@ -79,6 +80,7 @@ class Replay:
         self._literal_cuts = literal_cuts
         self._literal_writes = literal_writes
         self._keep = keep
+        self._shared = raised
         self._flat: dict[Home, torch.Tensor] = {}
         self._views: dict[Home, dict[View, torch.Tensor]] = {}
         self._outputs = {
@@ -165,9 +167,7 @@ class Replay:
     def _load(self, load: Load) -> None:
         value = self._values.get(id(load))
         if value is None:
-            value = self._raise(load.value)
-            if value is load.value:
-                value = value.clone()
+            value = self._constant(load)
         home = load.home
         known = home in self._flat or home in self._views
         size = self._tape.sizes.get(home, 0) // load.view[4].itemsize
@@ -181,11 +181,21 @@ class Replay:
         if load.value.numel() < size and load.value.layout is torch.strided and load.leaf is None:
             # A view of something larger, whose rest may be read through other views.
             memory = torch.empty(0, dtype=load.value.dtype, device=load.value.device)
-            memory = memory.set_(load.value.untyped_storage(), 0, (size,), (1,))  # type: ignore[call-overload]
+            memory = memory.set_(load.value.untyped_storage(), 0, (size,), (1,))
             self._flat[home] = self._raise(memory)
             self._views[home] = {}
             return
         self._views[home] = {load.view: value}
+
+    def _constant(self, load: Load) -> torch.Tensor:
+        shared = self._shared
+        if shared is None:
+            value = self._raise(load.value)
+            return value.clone() if value is load.value else value
+        known = shared.get(id(load))
+        if known is None:
+            known = shared[id(load)] = self._raise(load.value)
+        return known
 
     # Operations.
 
@@ -202,8 +212,7 @@ class Replay:
         if op.constant is not None:
             results = self._drawn(op)
         else:
-            with torch.set_grad_enabled(not stopped):
-                results = self._call(op, self._filled(op))
+            results = self._call(op, self._filled(op), stopped=stopped)
         if stopped:
             results = tuple(r.detach() if isinstance(r, torch.Tensor) else r for r in results)
         self._put(op, results)
@@ -242,10 +251,16 @@ class Replay:
             return higher(argument)
         return argument
 
-    def _call(self, op: Op, filled: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, ...]:
+    def _call(
+        self, op: Op, filled: tuple[tuple[Any, ...], dict[str, Any]], *, stopped: bool = False
+    ) -> tuple[Any, ...]:
         arguments, keywords = filled
         try:
-            result = op.function(*arguments, **keywords)
+            if stopped:
+                with torch.no_grad():
+                    result = op.function(*arguments, **keywords)
+            else:
+                result = op.function(*arguments, **keywords)
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if not self._double:
                 raise CannotReplay(f"{_name(op)} cannot be run again: {error}") from error
@@ -381,14 +396,26 @@ def _name(op: Op) -> str:
     return str(op.function._schema.name).removeprefix("aten::")
 
 
-def variables(loads: Iterable[Load], *, double: bool = True) -> dict[int, torch.Tensor]:
-    """Return a fresh leaf for each load of a leaf, by the load's id."""
+def variables(
+    loads: Iterable[Load], *, double: bool = True, raised: dict[int, torch.Tensor] | None = None
+) -> dict[int, torch.Tensor]:
+    """Return a fresh leaf for each load of a leaf, by the load's id.
+
+    Args:
+        loads: Of leaves, and of others, which are left out.
+        double: In double precision.
+        raised: Values that were converted before; what is converted here is added. Its
+            memory is shared, so nothing may be written into the leaves.
+    """
     made = {}
     for load in loads:
-        if load.leaf is not None:
+        if load.leaf is None:
+            continue
+        value = None if raised is None else raised.get(id(load))
+        if value is None:
             value = load.value.detach()
-            if double:
-                value = value.to(higher(value.dtype))
-            # Dense, but strided as the original where that is possible.
-            made[id(load)] = value.clone().requires_grad_()
+            value = value.to(higher(value.dtype) if double else value.dtype, copy=True)
+            if raised is not None:
+                raised[id(load)] = value
+        made[id(load)] = value.detach().requires_grad_()
     return made
