@@ -1,6 +1,7 @@
 """``%%gradcheck`` shows the whole report; the cell below it is the cell it was."""
 
 import math
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -32,7 +33,8 @@ def test_it_shows_the_gradients_with_norm_largest_mean_and_nan(started, capsys):
     grad = report.after["x"].grad
     assert (grad.norm, grad.max_abs, grad.mean_abs, grad.nonfinite) == (10, 8, 7, 0)
     assert report.gradcheck
-    assert report.verdicts == ()
+    (verdict,) = report.verdicts
+    assert (verdict.leaf, verdict.root, verdict.verdict) == ("x", "y", "right")
     shown = capsys.readouterr().out
     assert "backward at line 3" in shown
     (row,) = [line for line in shown.splitlines() if line.split()[:2] == ["x", "10"]]
@@ -197,7 +199,9 @@ def test_without_a_body_it_says_what_is_missing(started, capsys):
 def test_its_help_shows_how_it_is_used(started, capsys, question):
     run(started, question)
     shown = capsys.readouterr().out
-    assert "    %%gradcheck\n    loss = model(x)" in shown
+    assert re.search(r"    %%gradcheck --wrt [\w.]+ --backwards 1\n    loss = model\(x\)", shown)
+    for option in ("of", "wrt", "backwards", "directions", "tolerance", "no-numeric", "full"):
+        assert f"--{option}" in shown
     assert "    %gradcheck f(x, weight=w)" in shown
 
 

@@ -197,10 +197,10 @@ class Extension:
         with self.fence.guard("end of the cell"):
             info = getattr(result, "info", None)
             run, is_watched = self._begun(info)
-            if run is not None:
-                run.finish()
             if run is None or run.parent is None:
                 self._end_proof()
+            if run is not None:
+                run.finish()
             elif self._loading is not None and getattr(info, "store_history", True):
                 run, self._loading = self._loading, None
             self._finish(run, info, result, is_watched=is_watched)

@@ -47,9 +47,9 @@ RULE = Rule(
     code="AGW501",
     name="gradient-proved-wrong",
     severity=Severity.WRONG,
-    summary="%%gradcheck proved that a gradient is not the derivative of what was computed.",
+    summary="A gradient was proved not to be the derivative of what was computed.",
     why=(
-        "`%%gradcheck` records the operations of a cell and runs them again in double precision,\n"
+        "Under `%%gradcheck` the operations of a cell are recorded, and run again in double precision,\n"
         "with what `.data` hid from autograd put back. The gradient of that run is the derivative\n"
         "of the number that the cell computed. Where the delivered gradient is another one, the\n"
         "line is named whose undoing takes the difference away."
