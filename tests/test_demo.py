@@ -73,7 +73,7 @@ def test_backward_from_a_cut_tensor_raises_and_the_cut_is_named(the, spelling, l
 
 
 def test_a_write_through_data_gives_a_silently_wrong_gradient(the):
-    cell = the("x.data += 1")
+    cell = the("x.data += 1\nloss.backward()\nprint")
     assert printed(cell) == "x.grad is 27.0 and should be 12.0\n"
     assert found(cell) == [("AGW105", 3)]
     assert "leaves behind it: `x`" in report(cell)["text/plain"]
@@ -92,13 +92,28 @@ def test_what_explains_an_error_stands_right_under_it(the):
         assert report(cell)["text/plain"].splitlines()[1].startswith("  wrong AGW4")
 
 
-def test_gradcheck_shows_the_size_of_each_gradient(the):
-    lines = report(the("%%gradcheck"))["text/plain"].splitlines()
-    header = lines.index(next(line for line in lines if "nan/inf" in line))
-    assert [line.split()[0] for line in lines[header + 1 :]] == [
-        "model.fc1.weight",
-        "model.fc1.bias",
-    ]
+def test_gradcheck_proves_a_training_step_right(the):
+    text = report(the("%%gradcheck\noptimizer"))["text/plain"]
+    assert "gradients of loss (backward at line 4): 2 right" in text
+    assert "right  model.fc1.weight, model.fc1.bias" in text
+
+
+def test_gradcheck_proves_the_overwrite_wrong_and_says_the_true_gradient(the):
+    cell = the("%%gradcheck\nx = torch.tensor")
+    assert found(cell) == [("AGW105", 4)]
+    assert "wrong  x (off by 5.6e-01; norm 27 / 12)" in report(cell)["text/plain"]
+
+
+def test_gradcheck_calls_a_detach_by_design(the):
+    cell = the("target = (w * 3).detach()")
+    assert found(cell) == []
+    assert "by design  w: the full derivative differs by 150.0%" in report(cell)["text/plain"]
+
+
+def test_gradcheck_proves_a_custom_backward_wrong(the):
+    cell = the("class Cube")
+    assert found(cell) == [("AGW502", 9)]
+    assert "Cube.backward is not the derivative of Cube.forward" in report(cell)["text/plain"]
 
 
 def test_stored_outputs_are_those_of_a_run(executed, stored):

@@ -29,7 +29,7 @@ def data_lines(report):
 
 
 def test_it_shows_the_gradients_with_norm_largest_mean_and_nan(started, capsys):
-    report = run(started, "%%gradcheck\ny = (x * x).sum()\ny.backward()")
+    report = run(started, "%%gradcheck --full\ny = (x * x).sum()\ny.backward()")
     grad = report.after["x"].grad
     assert (grad.norm, grad.max_abs, grad.mean_abs, grad.nonfinite) == (10, 8, 7, 0)
     assert report.gradcheck

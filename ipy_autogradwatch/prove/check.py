@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ipy_autogradwatch.fence import Fence, attempt
@@ -138,6 +139,8 @@ class CellCheck:
     def _before(self, request: BackwardRequest) -> _Pending | None:
         if not self._on or self.interrupted:
             return None
+        if any(map(is_functorch_wrapped_tensor, (*request.roots, *request.inputs))):
+            return None  # Inside torch.func: its operations are recorded, and differentiated.
         pending: list[_Pending] = []
         paused = self._recorder.paused
         self._recorder.paused = True

@@ -74,14 +74,18 @@ def outline(report: CellReport, *, show: str, max_findings: int = 20) -> Outline
     Args:
         report: The report.
         show: ``changes``: findings and what changed. ``always``: also what did not, and each
-            note in full. ``findings``: findings only. ``%%gradcheck`` is ``always``.
-            ``full``: also a line for each gradient that is right.
+            note in full. ``findings``: findings only. ``full``: ``always``, and a line for
+            each gradient that is right. ``%%gradcheck`` without a backward is ``always``.
         max_findings: The rest is counted.
     """
-    everything = report.gradcheck or show in ("always", "full")
-    with_changes = everything or show == "changes"
+    # Verdicts say the norms of gradients; what did not change would only hide them.
+    surveys = report.gradcheck and not report.verdicts
+    everything = surveys or show in ("always", "full")
+    with_changes = everything or report.gradcheck or show == "changes"
     tensors = changes(report, everything=everything) if with_changes else Changes()
-    gradients, gradients_left = gradient_rows(report.after) if report.gradcheck else ((), 0)
+    gradients, gradients_left = (
+        gradient_rows(report.after) if report.gradcheck and everything else ((), 0)
+    )
     findings_left = len(report.findings) - max_findings
     remarks = [
         f"{f.stage} failed ({f.summary}); this report is incomplete" for f in report.failures
