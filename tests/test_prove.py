@@ -68,6 +68,11 @@ WRONG = {
     "leaf overwritten": ("y = (x * x).sum()\nx.data.mul_(5)\ny.backward()", "write", [5]),
     "leaf overwritten by an item": ("y = (x * x).sum()\nx.data[0] = 5\ny.backward()", "write", [5]),
     "part through data": ("y = x**2\n(y.data * x).sum().backward()", "data", [5]),
+    "written through numpy": (
+        "y = x.exp()\nloss = y.sum()\na = y.detach().numpy()\na /= 2.0\nloss.backward()",
+        "outside",
+        [6],
+    ),
     "part through getattr": ("d = (x**2).data\nz = d + 1\n(z * x).sum().backward()", "data", [4]),
 }  # fmt: skip
 

@@ -15,7 +15,8 @@ class GradientVerdict:
         difference_norm: Of delivered minus true.
         worst: The element that is off most, and by how much.
         reason: One sentence.
-        cause: What kind of thing made it so: ``data``, ``write``, ``function``, ``hook``,
+        cause: What kind of thing made it so: ``data``, ``write``, ``outside`` (memory
+            written by numpy or the like), ``function``, ``hook``,
             ``nonfinite``, ``stop``, or an empty string.
         blame: (cell, line) of what made the gradient wrong.
         shares: Of the difference, for each of `blame`.

@@ -34,7 +34,8 @@ class OpFacts:
         name: As in ``aten::mul``.
         written: Positions of the arguments that it writes into.
         written_keywords: Names of the keyword arguments that it writes into (``out=``).
-        is_random: It draws from a generator.
+        is_random: It draws from a generator; `draws` asks the arguments as well.
+        dropout: Position, name and default of the probability without which it draws nothing.
         is_alias: Its result shares memory with its first argument.
         ignores_values: Its result depends on the shapes of its inputs only.
     """
@@ -43,10 +44,19 @@ class OpFacts:
     written: tuple[int, ...]
     written_keywords: tuple[str, ...]
     is_random: bool
+    dropout: tuple[int, str, float] | None
     is_alias: bool
     ignores_values: bool
     is_detach: bool
     is_exit: bool
+
+    def draws(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether it draws random numbers when called with these arguments."""
+        if not self.is_random or self.dropout is None:
+            return self.is_random
+        position, name, default = self.dropout
+        given = args[position] if position < len(args) else kwargs.get(name, default)
+        return bool(given)
 
 
 def facts_of(function: Any) -> OpFacts:
@@ -63,11 +73,20 @@ def facts_of(function: Any) -> OpFacts:
         written=tuple(index for index, _, keyword in written if not keyword),
         written_keywords=tuple(name for _, name, keyword in written if keyword),
         is_random=torch.Tag.nondeterministic_seeded in function.tags,
+        dropout=_dropout(schema),
         is_alias=not written and any(r.alias_info is not None for r in schema.returns),
         ignores_values=name in _SHAPE_ONLY,
         is_detach=name in ("aten::detach", "aten::detach_"),
         is_exit=name == "aten::_local_scalar_dense",
     )
+
+
+def _dropout(schema: Any) -> tuple[int, str, float] | None:
+    """Attention and recurrent kernels carry the tag of random ones for their dropout alone."""
+    for index, argument in enumerate(schema.arguments):
+        if argument.name in ("dropout_p", "dropout"):
+            return index, argument.name, float(argument.default_value or 0.0)
+    return None
 
 
 _facts: dict[Any, OpFacts] = {}

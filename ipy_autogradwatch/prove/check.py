@@ -13,9 +13,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from ipy_autogradwatch.fence import Fence, attempt
 from ipy_autogradwatch.model import GradientVerdict
+from ipy_autogradwatch.prove.case import Outcome
 from ipy_autogradwatch.prove.comparing import Question, Target, dense_of, quiet
 from ipy_autogradwatch.prove.interception import BackwardRequest, Interception, is_supported
-from ipy_autogradwatch.prove.judging import Outcome, judge
+from ipy_autogradwatch.prove.judging import judge
 from ipy_autogradwatch.prove.lines import Lines, Where
 from ipy_autogradwatch.prove.recording import STAGE, Recorder
 from ipy_autogradwatch.prove.replaying import CannotReplay

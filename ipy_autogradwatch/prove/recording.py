@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from torch.autograd.function import FunctionCtx
+from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ipy_autogradwatch.fence import Fence
-from ipy_autogradwatch.prove.aten import OpFacts, known_facts
+from ipy_autogradwatch.prove.aten import known_facts
 from ipy_autogradwatch.prove.lines import Lines, Origin
 from ipy_autogradwatch.prove.slicing import slice_for
 from ipy_autogradwatch.prove.tape import (
@@ -28,30 +29,18 @@ from ipy_autogradwatch.prove.tape import (
     Tape,
     View,
 )
+from ipy_autogradwatch.prove.tensors import (
+    all_leaves,
+    flat_items,
+    has_memory,
+    tensors_in,
+    view_of,
+    whole,
+    written_by,
+)
 
 STAGE = "gradcheck"
 MAX_OPS = 200_000
-_COMPLEX = frozenset([torch.complex32, torch.complex64, torch.complex128])
-
-
-def view_of(tensor: torch.Tensor) -> View:
-    """Return where the elements of *tensor* lie."""
-    if tensor.layout is not torch.strided:
-        return (("object", id(tensor)), 0, tuple(tensor.shape), (), tensor.dtype, False)
-    dtype = tensor.dtype
-    offset = tensor.storage_offset()
-    address = tensor.data_ptr()
-    home: Home = address - offset * dtype.itemsize if address else ("empty", id(tensor))
-    flipped = tensor.is_conj() if dtype in _COMPLEX else tensor.is_neg()
-    return (home, offset, tuple(tensor.shape), tensor.stride(), dtype, flipped)
-
-
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return all of the memory of *tensor*, flat, as an alias."""
-    storage = tensor.untyped_storage()
-    count = storage.nbytes() // tensor.dtype.itemsize
-    flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return flat.set_(storage, 0, (count,), (1,))
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -99,14 +88,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         facts = known_facts(func)
         if facts.ignores_values:
             return
-        tensors = [*_tensors(args), *_tensors(kwargs.values())]
-        if any(t.layout is torch.strided and not _has_memory(t) for t in tensors):
+        tensors = [*tensors_in(args), *tensors_in(kwargs.values())]
+        if any(map(is_lazy, tensors)):
+            return  # A parameter without a shape: this makes it one.
+        if any(t.layout is torch.strided and not has_memory(t) for t in tensors):
             self.stop("the cell uses tensors without memory (meta, fake or compiled)")
             return
         if os.getpid() != self._pid:
             self.paused = True  # A worker that was forked while the cell ran.
             return
-        written = _written(facts, args, kwargs)
+        written = written_by(facts, args, kwargs)
         if not self._is_connected(tensors):
             for tensor in written:
                 self._overwrite(tensor)
@@ -116,7 +107,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if facts.is_detach:
             self._note_detach(args[0], origin)
             return
-        if grad_off and (origin.in_optimizer or _all_leaves(written)):
+        if grad_off and (origin.in_optimizer or all_leaves(written)):
             for tensor in written:
                 self._overwrite(tensor)
             return
@@ -206,6 +197,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         home = view[0]
         known = tensor.detach()
         load = Load(view, known, weakref.ref(tensor) if is_leaf else None, place=place)
+        load.is_result = not is_leaf and tensor.requires_grad and not tensor.is_leaf
         self._hold(home, tensor, known)
         self.tape.entries.append(load)
         self._loads.setdefault(home, []).append(load)
@@ -261,7 +253,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return  # Autograd saving a result; or an alias of an alias.
         if tensor.requires_grad or ref.view[0] in self._connected:
             self._cuts_of[ref.view] = len(self.tape.cuts)
-            self.tape.cuts.append(Cut(kind, origin.place))
+            self.tape.cuts.append(Cut(kind, origin.place, ref.view[0]))
 
     def _call(self, origin: Origin) -> FunctionCall | None:
         """Return the call of a custom Function that runs in ``origin.apply``."""
@@ -308,7 +300,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if len(self.tape.exits) < 1000 and isinstance(result, float):
                 self.tape.exits.append((result, op.place))
             return
-        results = [result] if isinstance(result, torch.Tensor) else list(_flat(result))
+        results = [result] if isinstance(result, torch.Tensor) else list(flat_items(result))
         homes = {ref.view[0] for ref in op.inputs}
         # Not facts.is_alias alone: ``unsafe_split`` says that it makes no views, and does.
         op.is_alias = facts.is_alias or any(
@@ -328,8 +320,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._connected.add(view[0])
         self._connected.update(ref.view[0] for ref in op.written)
         op.outputs = tuple(views)
-        if facts.is_random:
-            written = _written(facts, args, {}) if facts.name == "aten::rrelu_with_noise" else []
+        if facts.draws(op.arguments, op.keywords):
+            written = written_by(facts, args, {}) if facts.name == "aten::rrelu_with_noise" else []
             drawn = [*results, *written]
             op.constant = tuple(t.clone() if isinstance(t, torch.Tensor) else t for t in drawn)
         self.tape.entries.append(op)
@@ -396,38 +388,3 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not self.tape.entries:
             self.tape.retired.clear()
             self._calls.clear()
-
-
-def _has_memory(tensor: torch.Tensor) -> bool:
-    return tensor.device.type != "meta" and type(tensor).__name__ not in (
-        "FakeTensor",
-        "FunctionalTensor",
-    )
-
-
-def _tensors(values: Iterable[Any]) -> Iterable[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif type(value) in (list, tuple):
-            yield from (item for item in value if isinstance(item, torch.Tensor))
-
-
-def _flat(result: Any) -> Iterable[Any]:
-    if isinstance(result, (list, tuple)):
-        for item in result:
-            yield from _flat(item)
-    else:
-        yield result
-
-
-def _written(facts: OpFacts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    if not facts.written and not facts.written_keywords:
-        return []
-    found = [args[index] for index in facts.written if index < len(args)]
-    found += [kwargs[name] for name in facts.written_keywords if name in kwargs]
-    return list(_tensors(found))
-
-
-def _all_leaves(written: list[torch.Tensor]) -> bool:
-    return bool(written) and all(t.requires_grad and t.is_leaf for t in written)

@@ -14,18 +14,11 @@ from typing import Any
 import torch
 
 from ipy_autogradwatch.prove.aten import known_facts
-from ipy_autogradwatch.prove.tape import NO_CUT, CutKind, Home, Load, Op, Ref, Tape, View
+from ipy_autogradwatch.prove.contents import CannotReplay, Contents, higher
+from ipy_autogradwatch.prove.drawing import IMPLICIT, RRELU, drawn
+from ipy_autogradwatch.prove.tape import NO_CUT, CutKind, Home, Load, Op, Ref, Tape
 
-_HIGHER = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-}
-
-
-_RRELU = "aten::rrelu_with_noise"
+__all__ = ["CannotReplay", "Joining", "Replay", "variables"]
 
 
 class Joining(enum.Enum):
@@ -35,15 +28,6 @@ class Joining(enum.Enum):
     """``detach`` and ``no_grad`` stop gradients; every other cut is joined."""
     ALL = "all"
     """Every cut is joined."""
-
-
-class CannotReplay(RuntimeError):
-    """Raised when an operation does not run again; the text names it."""
-
-
-def higher(dtype: torch.dtype) -> torch.dtype:
-    """Return the double precision of *dtype*, or *dtype* itself."""
-    return _HIGHER.get(dtype, dtype)
 
 
 class Replay:
@@ -80,9 +64,7 @@ class Replay:
         self._literal_cuts = literal_cuts
         self._literal_writes = literal_writes
         self._keep = keep
-        self._shared = raised
-        self._flat: dict[Home, torch.Tensor] = {}
-        self._views: dict[Home, dict[View, torch.Tensor]] = {}
+        self._contents = Contents(tape, double=double, raised=raised)
         self._outputs = {
             call.output.view: call.sequence for call in tape.calls if call.output is not None
         }
@@ -95,16 +77,14 @@ class Replay:
         """
         for entry in self._entries:
             if isinstance(entry, Load):
-                self._load(entry)
+                self._contents.load(entry, self._values.get(id(entry)))
             else:
                 self._op(entry)
         return self
 
-    # Contents.
-
     def get(self, ref: Ref) -> torch.Tensor:
         """Return what *ref* stands for now."""
-        value = self.view(ref.view)
+        value = self._contents.view(ref.view)
         if ref.cut != NO_CUT and value.requires_grad and self._stops(ref.cut):
             return value.detach()
         return value
@@ -115,88 +95,6 @@ class Replay:
         kind = self._tape.cuts[cut].kind
         return self._joining is Joining.AS_WRITTEN and kind is CutKind.DETACH
 
-    def view(self, view: View) -> torch.Tensor:
-        """Return the content at *view* now."""
-        home = view[0]
-        views = self._views.get(home)
-        if views is None and home not in self._flat:
-            raise CannotReplay("a value that was not recorded")
-        found = None if views is None else views.get(view)
-        if found is None:
-            found = self._as_view(self._content(home, view), view)
-            self._views.setdefault(home, {})[view] = found
-        return found
-
-    def _as_view(self, flat: torch.Tensor, view: View) -> torch.Tensor:
-        _, offset, shape, stride, dtype, flipped = view
-        if flat.is_complex() and not dtype.is_complex:
-            flat = torch.view_as_real(flat).reshape(-1)
-        elif dtype.is_complex and not flat.is_complex():
-            flat = torch.view_as_complex(flat.reshape(-1, 2))
-        elif self._raised(dtype) != flat.dtype:
-            raise CannotReplay(f"a view of {flat.dtype} memory as {dtype}")
-        result = flat.as_strided(shape, stride, offset)
-        if flipped:
-            result = result.conj() if dtype.is_complex else -result
-        return result
-
-    def _content(self, home: Home, wanted: View) -> torch.Tensor:
-        """Return all of a home, flat."""
-        flat = self._flat.get(home)
-        if flat is None:
-            view, value = next(iter(self._views[home].items()))
-            flat = self._flat[home] = self._flattened(view, value)
-        return flat
-
-    def _flattened(self, view: View, value: torch.Tensor) -> torch.Tensor:
-        home, offset, shape, stride, dtype, flipped = view
-        if flipped:
-            value = value.conj() if dtype.is_complex else -value
-        count = self._tape.sizes.get(home, 0) // dtype.itemsize
-        if value.is_contiguous() and stride == value.stride() and value.numel() == count:
-            return value.reshape(-1)
-        blank = value.new_zeros(max(count, value.numel()))
-        return torch.as_strided_scatter(blank, value, shape, stride, offset)
-
-    def _raised(self, dtype: torch.dtype) -> torch.dtype:
-        return higher(dtype) if self._double else dtype
-
-    def _raise(self, value: torch.Tensor) -> torch.Tensor:
-        return value.to(self._raised(value.dtype))
-
-    def _load(self, load: Load) -> None:
-        value = self._values.get(id(load))
-        if value is None:
-            value = self._constant(load)
-        home = load.home
-        known = home in self._flat or home in self._views
-        size = self._tape.sizes.get(home, 0) // load.view[4].itemsize
-        if known and load.value.numel() < size:
-            flat = self._content(home, load.view)
-            _, offset, shape, stride, _, _ = load.view
-            self._flat[home] = torch.as_strided_scatter(flat, value, shape, stride, offset)
-            self._views[home] = {load.view: value}
-            return
-        self._flat.pop(home, None)
-        if load.value.numel() < size and load.value.layout is torch.strided and load.leaf is None:
-            # A view of something larger, whose rest may be read through other views.
-            memory = torch.empty(0, dtype=load.value.dtype, device=load.value.device)
-            memory = memory.set_(load.value.untyped_storage(), 0, (size,), (1,))
-            self._flat[home] = self._raise(memory)
-            self._views[home] = {}
-            return
-        self._views[home] = {load.view: value}
-
-    def _constant(self, load: Load) -> torch.Tensor:
-        shared = self._shared
-        if shared is None:
-            value = self._raise(load.value)
-            return value.clone() if value is load.value else value
-        known = shared.get(id(load))
-        if known is None:
-            known = shared[id(load)] = self._raise(load.value)
-        return known
-
     # Operations.
 
     def _op(self, op: Op) -> None:
@@ -205,12 +103,12 @@ class Replay:
             self.inputs_of_calls[call.sequence] = tuple(
                 None if ref is None else self._known(ref) for ref in call.inputs
             )
-        if op.written and known_facts(op.function).name != _RRELU:
+        if op.written and known_facts(op.function).name != RRELU:
             self._write(op)
             return
         stopped = op.is_stopped and self._joining is Joining.AS_WRITTEN
         if op.constant is not None:
-            results = self._drawn(op)
+            results = self._draw(op)
         else:
             results = self._call(op, self._filled(op), stopped=stopped)
         if stopped:
@@ -218,8 +116,7 @@ class Replay:
         self._put(op, results)
 
     def _known(self, ref: Ref) -> torch.Tensor | None:
-        home = ref.view[0]
-        return self.view(ref.view) if home in self._flat or home in self._views else None
+        return self._contents.view(ref.view) if self._contents.has(ref.view[0]) else None
 
     def _put(self, op: Op, results: tuple[Any, ...]) -> None:
         for view, result in zip(op.outputs, results, strict=True):
@@ -228,15 +125,29 @@ class Replay:
             if self._double and higher(result.dtype) != result.dtype:
                 result = result.to(higher(result.dtype))
             if op.is_alias:
-                self._views.setdefault(view[0], {}).setdefault(view, result)
+                self._contents.put_alias(view, result)
             else:
-                self._flat.pop(view[0], None)
-                self._views[view[0]] = {view: result}
+                self._contents.put(view, result)
             if view in self._outputs:
                 self.outputs_of_calls[self._outputs[view]] = result
         if self._keep:
             inputs = tuple(self.get(ref) for ref in op.inputs)
             self.made.append((op, inputs, results))
+
+    def _draw(self, op: Op) -> tuple[Any, ...]:
+        name = known_facts(op.function).name
+        if name in IMPLICIT:
+            self.fallbacks.add(name.removeprefix("aten::"))
+        return drawn(op, self.get(op.inputs[0]), self._contents)
+
+    def content(self, home: Home) -> torch.Tensor:
+        """Return all of *home*, flat."""
+        return self._contents.content(home)
+
+    def overwrite(self, home: Home, content: torch.Tensor) -> None:
+        """Put *content* into the very memory that operations have saved, unseen."""
+        with torch.no_grad():
+            self._contents.content(home).data.copy_(content)
 
     def _filled(self, op: Op) -> tuple[tuple[Any, ...], dict[str, Any]]:
         fill = self._fill
@@ -278,29 +189,6 @@ class Replay:
         self.fallbacks.add(_name(op))
         return result
 
-    def _drawn(self, op: Op) -> tuple[Any, ...]:
-        """Return the random results that were recorded, with the gradient they have."""
-        assert op.constant is not None
-        drawn = tuple(
-            self._raise(value) if isinstance(value, torch.Tensor) else value
-            for value in op.constant
-        )
-        name = known_facts(op.function).name
-        first = self.get(op.inputs[0])
-        if name == "aten::native_dropout":
-            p = op.arguments[1]
-            drawn = (first * drawn[1].to(first.dtype) / (1 - p), drawn[1])
-        elif name == "aten::_standard_gamma":
-            self.fallbacks.add("_standard_gamma")
-            slope = torch._standard_gamma_grad(first.detach(), drawn[0])
-            drawn = (drawn[0] + (first - first.detach()) * slope,)
-        elif name == "aten::_sample_dirichlet":
-            self.fallbacks.add("_sample_dirichlet")
-            drawn = (_dirichlet(first, drawn[0]),)
-        elif name == _RRELU:
-            drawn = (first * drawn[1],)
-        return drawn
-
     # Writing.
 
     def _write(self, op: Op) -> None:
@@ -309,21 +197,20 @@ class Replay:
             return
         cut = self._write_is_cut(op)
         homes = {ref.view[0] for ref in op.written}
-        old = {home: self._content(home, op.written[0].view) for home in homes}
+        old = {home: self._contents.content(home) for home in homes}
         base = {home: (flat.detach() if cut else flat).clone() for home, flat in old.items()}
         with torch.set_grad_enabled(not cut):
-            target = {id(r): self._as_view(base[r.view[0]], r.view) for r in op.written}
+            target = {id(r): self._contents.as_view(base[r.view[0]], r.view) for r in op.written}
             self._run_writing(op, target, detach_others=cut)
         for home, flat in base.items():
             if cut and old[home].requires_grad:
                 flat = old[home] + (flat - old[home].detach())
-            self._flat[home] = flat
-            self._views[home] = {}
+            self._contents.put_flat(home, flat)
         for view in op.outputs:
             if view is not None and view[0] not in homes:
                 raise CannotReplay(f"{_name(op)} writes and returns something else")
         if self._keep:
-            made = tuple(self.view(ref.view) for ref in op.written)
+            made = tuple(self._contents.view(ref.view) for ref in op.written)
             self.made.append((op, tuple(self.get(ref) for ref in op.inputs), made))
 
     def _write_is_cut(self, op: Op) -> bool:
@@ -346,7 +233,7 @@ class Replay:
 
         if op.constant is not None:
             for ref, value in zip(op.written, op.constant, strict=False):
-                target[id(ref)].copy_(self._raise(value))
+                target[id(ref)].copy_(self._contents.raise_(value))
             return
         arguments = tuple(map(fill, op.arguments))
         keywords = {name: fill(argument) for name, argument in op.keywords.items()}
@@ -370,16 +257,8 @@ class Replay:
     def _write_unseen(self, op: Op) -> None:
         """Write into the very memory that earlier operations have saved, as the user did."""
         with torch.no_grad():
-            target = {id(ref): self.view(ref.view).data for ref in op.written}
+            target = {id(ref): self._contents.view(ref.view).data for ref in op.written}
             self._run_writing(op, target, detach_others=True)
-
-
-def _dirichlet(concentration: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
-    """Return *drawn*, with the implicit gradient that PyTorch gives it."""
-    total = concentration.detach().sum(-1, keepdim=True).expand_as(drawn)
-    slope = torch._dirichlet_grad(drawn, concentration.detach(), total)
-    moved = slope * (concentration - concentration.detach())
-    return drawn + moved - drawn * moved.sum(-1, keepdim=True)
 
 
 def _lower(value: Any) -> Any:

@@ -41,6 +41,7 @@ class Cut:
 
     kind: CutKind
     place: Place | None
+    home: Home = None
 
 
 class Ref:
@@ -63,6 +64,7 @@ class Load:
         view: Where `value` lies.
         copied: `value` is a copy.
         place: The line that read it first.
+        is_result: It has a graph that is not on the tape.
     """
 
     view: View
@@ -70,6 +72,7 @@ class Load:
     leaf: weakref.ref[torch.Tensor] | None = None
     copied: bool = False
     place: Place | None = None
+    is_result: bool = False
 
     @property
     def home(self) -> Home:

@@ -20,7 +20,8 @@ def wrong_by_place(
     """Yield each first blame of verdicts that are wrong by *causes*, with these verdicts."""
     found: dict[Place, list[GradientVerdict]] = {}
     for verdict in record.verdicts:
-        if verdict.verdict == "wrong" and verdict.cause in causes:
+        proved = verdict.verdict == "wrong" or verdict.cause == "nonfinite"
+        if proved and verdict.cause in causes and (verdict.blame or verdict.verdict == "wrong"):
             place = verdict.blame[0] if verdict.blame else verdict.backward
             if place is not None:
                 found.setdefault(place, []).append(verdict)

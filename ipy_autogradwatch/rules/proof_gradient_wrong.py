@@ -12,13 +12,16 @@ from ipy_autogradwatch.rules._verdict import finding, leaves, wrong_by_place
 _INSTEAD = {
     "data": "the tensor itself, so that its part has a gradient; .detach() if it is to have none",
     "write": "a new tensor, as b = b.clamp(…); or write after backward",
+    "outside": "a copy for numpy: .detach().numpy().copy()",
 }
+_UNSEEN = "because `.data` is not recorded"
+_UNCOUNTED = "because an array shares memory with its tensor, and counts no writes"
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
     # The watch saw this one itself, and explains it better.
     explained = {(d.site.cell, d.site.span.line) for d in record.damages}
-    for place, verdicts in wrong_by_place(record, "data", "write"):
+    for place, verdicts in wrong_by_place(record, *_INSTEAD):
         if place in explained:
             continue
         verdict = verdicts[0]
@@ -31,7 +34,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             headline=f"because of this line the gradient of {names} is not the derivative of "
             f"`{verdict.root}`",
             why=f"Proved by running the cell's operations again: {verdict.reason}. No error says "
-            "so, because `.data` is not recorded.",
+            f"so, {_UNCOUNTED if verdict.cause == 'outside' else _UNSEEN}.",
             instead=_INSTEAD[verdict.cause],
             more=tuple(
                 ("share", f"line {line}: {share:.0%}")
