@@ -85,6 +85,7 @@ class CellCheck:
         self._settled: list[_Settled] = []
         self._on = False
         self._suspended = False
+        self._counted = 0
         self.skipped = 0
         self.interrupted = False
 
@@ -124,7 +125,7 @@ class CellCheck:
         if self.interrupted:
             said.append("The check was interrupted; what comes after it is not settled.")
         if self.skipped:
-            count = len(self._settled)
+            count = self._counted
             said.append(
                 f"The first {count} backwards are settled; the rest ran unrecorded "
                 f"(%%gradcheck --backwards N)."
@@ -158,7 +159,7 @@ class CellCheck:
 
     def _prepare(self, request: BackwardRequest) -> _Pending:
         place = self._lines.place_here()
-        if len(self._settled) >= self._options.backwards:
+        if self._counted >= self._options.backwards:
             return _Pending(request, None, [], place, "limit")
         tape = self._recorder.tape
         if tape.stopped:
@@ -242,6 +243,8 @@ class CellCheck:
             outcome = Outcome(None, "undecided", pending.why)
             self._settled.append(_Settled(root, pending.place, [outcome]))
             return
+        # A gradient that goes on into a loss is a step on the way to a backward.
+        self._counted += pending.request.accumulates or not pending.request.creates_graph
         with quiet():
             _take_delivered(pending, result)
             outcomes = self._judge(pending, question)

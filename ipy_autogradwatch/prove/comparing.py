@@ -41,6 +41,11 @@ class Target:
     ref: Ref | None = None
     place: Place | None = None
 
+    @property
+    def delivered_norm(self) -> float:
+        """Norm of what was delivered."""
+        return 0.0 if self.delivered is None else float(self.delivered.norm())
+
 
 @dataclass(slots=True, eq=False)
 class Question:

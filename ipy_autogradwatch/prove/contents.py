@@ -88,6 +88,8 @@ class Contents:
         """Return all of a home, flat."""
         flat = self._flat.get(home)
         if flat is None:
+            if not self._views.get(home):
+                raise CannotReplay("a value that was not recorded")
             view, value = next(iter(self._views[home].items()))
             flat = self._flat[home] = self._flattened(view, value)
         return flat

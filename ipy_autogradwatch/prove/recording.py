@@ -20,6 +20,7 @@ from ipy_autogradwatch.prove.slicing import slice_for
 from ipy_autogradwatch.prove.tape import (
     NO_CUT,
     Cut,
+    CutKind,
     FunctionCall,
     Home,
     Load,
@@ -168,9 +169,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             known = self._leaf_at.get(view)
             if known is None or known.leaf is None or known.leaf() is not tensor:
                 self._load(tensor, view, place, is_leaf=True)
+        elif not needs_grad and (frozen := self._leaf_at.get(view)) is not None:
+            if frozen.leaf is not None and frozen.leaf() is tensor:
+                del self._leaf_at[view]
+                self._load(tensor, view, place, is_leaf=False)
         if needs_grad:
             self._look_at(tensor, view, is_leaf=is_leaf)
-            return Ref(view, NO_CUT)
+            return Ref(view, NO_CUT, is_foreign=home not in self._connected)
         return Ref(view, self._cuts_of.get(view, NO_CUT))
 
     def knows(self, tensor: torch.Tensor) -> bool:
@@ -197,7 +202,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         home = view[0]
         known = tensor.detach()
         load = Load(view, known, weakref.ref(tensor) if is_leaf else None, place=place)
-        load.is_result = not is_leaf and tensor.requires_grad and not tensor.is_leaf
         self._hold(home, tensor, known)
         self.tape.entries.append(load)
         self._loads.setdefault(home, []).append(load)
@@ -288,7 +292,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _note_return(self, value: float, place: Place | None) -> None:
         for number, left in self.tape.exits:
-            if number == value and value not in (0.0, 1.0, -1.0, 0.5, 2.0):
+            # A number that somebody typed has few digits; one that was computed has many.
+            if number == value and float(f"{value:.6g}") != value:
                 self.tape.returns.append((left, place))
                 return
 
@@ -307,6 +312,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             isinstance(t, torch.Tensor) and view_of(t)[0] in homes for t in results
         )
         cut = op.inputs[0].cut if op.is_alias and op.inputs else NO_CUT
+        if op.is_alias and op.is_stopped and cut == NO_CUT and not op.written:
+            # A view that was made under no_grad: its elements are those of the graph.
+            op.is_stopped, cut = False, len(self.tape.cuts)
+            self.tape.cuts.append(Cut(CutKind.DETACH, op.place, op.inputs[0].view[0]))
         views: list[View | None] = []
         for tensor in results:
             if not isinstance(tensor, torch.Tensor):
@@ -357,19 +366,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def drop(self, entries: Iterable[Load | Op]) -> None:
         """Take *entries* off the tape; what they made counts as given when it is read next."""
-        dropped = set(map(id, entries))
+        dropped = {id(entry) for entry in entries if isinstance(entry, Op)}
         homes: set[Home] = set()
         kept: list[Load | Op] = []
         for entry in self.tape.entries:
-            reads = isinstance(entry, Op) and any(ref.view[0] in homes for ref in entry.inputs)
-            if id(entry) in dropped or reads:
-                if isinstance(entry, Op):
-                    homes.update(entry.homes())
-            else:
-                if isinstance(entry, Load):
-                    homes.discard(entry.home)
+            if isinstance(entry, Load):
+                homes.discard(entry.home)
                 kept.append(entry)
-        self.tape.entries = kept
+            elif id(entry) in dropped or any(ref.view[0] in homes for ref in entry.inputs):
+                homes.update(entry.homes())
+            else:
+                kept.append(entry)
+        read = {r.view[0] for e in kept if isinstance(e, Op) for r in e.inputs}
+        self.tape.entries = [e for e in kept if isinstance(e, Op) or e.home in read]
         self._sweep(homes)
 
     def _sweep(self, homes: set[Home]) -> None:

@@ -19,7 +19,8 @@ def slice_for(
         roots: Where the roots lie at the end of the tape.
         also: Operations that are wanted although no root needs them.
     """
-    needed: set[Home] = {root[0] for root in roots}
+    views = set(roots)
+    needed: set[Home] = {view[0] for view in views}
     wanted = set(map(id, also))
     kept: list[Load | Op] = []
     for entry in reversed(entries):
@@ -28,13 +29,17 @@ def slice_for(
                 kept.append(entry)
                 if _is_whole(entry):
                     needed.discard(entry.home)
-        elif id(entry) in wanted or any(home in needed for home in entry.homes()):
+        elif (
+            id(entry) in wanted
+            or any(home in needed for home in entry.homes())
+            or (entry.is_alias and not views.isdisjoint(entry.outputs))
+        ):
             kept.append(entry)
             if not entry.written:
-                for view in entry.outputs:
-                    if view is not None and all(view[0] != r.view[0] for r in entry.inputs):
-                        needed.discard(view[0])
-            needed.update(ref.view[0] for ref in entry.inputs)
+                needed.difference_update(entry.homes())
+            for ref in entry.inputs:
+                needed.add(ref.view[0])
+                views.add(ref.view)
     kept.reverse()
     return kept
 

@@ -45,13 +45,20 @@ class Cut:
 
 
 class Ref:
-    """An argument of an operation: which view, and through which cut it was taken."""
+    """An argument of an operation.
 
-    __slots__ = ("cut", "view")
+    Attributes:
+        view: Where it lies.
+        cut: Number of the cut through which it was taken, or `NO_CUT`.
+        is_foreign: It has a graph that is not on the tape.
+    """
 
-    def __init__(self, view: View, cut: int) -> None:
+    __slots__ = ("cut", "is_foreign", "view")
+
+    def __init__(self, view: View, cut: int, *, is_foreign: bool = False) -> None:
         self.view = view
         self.cut = cut
+        self.is_foreign = is_foreign
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +71,6 @@ class Load:
         view: Where `value` lies.
         copied: `value` is a copy.
         place: The line that read it first.
-        is_result: It has a graph that is not on the tape.
     """
 
     view: View
@@ -72,7 +78,6 @@ class Load:
     leaf: weakref.ref[torch.Tensor] | None = None
     copied: bool = False
     place: Place | None = None
-    is_result: bool = False
 
     @property
     def home(self) -> Home:
@@ -131,9 +136,9 @@ class Op:
     constant: tuple[Any, ...] | None = None
 
     def homes(self) -> Iterator[Home]:
-        """Yield the homes whose content it decides."""
+        """Yield the homes whose content it decides; a view decides none."""
         for view in self.outputs:
-            if view is not None:
+            if view is not None and not self.is_alias:
                 yield view[0]
         for ref in self.written:
             yield ref.view[0]

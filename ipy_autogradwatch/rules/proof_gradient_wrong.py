@@ -10,7 +10,6 @@ from ipy_autogradwatch.rules._site import listed
 from ipy_autogradwatch.rules._verdict import finding, leaves, wrong_by_place
 
 _INSTEAD = {
-    "data": "the tensor itself, so that its part has a gradient; .detach() if it is to have none",
     "write": "a new tensor, as b = b.clamp(…); or write after backward",
     "outside": "a copy for numpy: .detach().numpy().copy()",
 }
@@ -53,7 +52,7 @@ RULE = Rule(
     summary="A gradient was proved not to be the derivative of what was computed.",
     why=(
         "Under `%%gradcheck` the operations of a cell are recorded, and run again in double precision,\n"
-        "with what `.data` hid from autograd put back. The gradient of that run is the derivative\n"
+        "with what autograd did not see put back. The gradient of that run is the derivative\n"
         "of the number that the cell computed. Where the delivered gradient is another one, the\n"
         "line is named whose undoing takes the difference away."
     ),
@@ -61,25 +60,31 @@ RULE = Rule(
 %%gradcheck
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-y = x ** 2
-loss = (y.data * x).sum()
+y = x.exp()
+loss = y.sum()
+shown = y.detach().numpy()
+shown /= shown.sum()      # shares memory with y, which backward needs
 loss.backward()
 """,
     good="""\
 %%gradcheck
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-y = x ** 2
-loss = (y * x).sum()
+y = x.exp()
+loss = y.sum()
+shown = y.detach().numpy().copy()
+shown /= shown.sum()
 loss.backward()
 """,
     near_miss="""\
 %%gradcheck
 import torch
 x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
-y = x ** 2
-loss = (y.detach() * x).sum()      # says that no gradient is wanted here
+y = x.exp()
+loss = y.sum()
 loss.backward()
+shown = y.detach().numpy()
+shown /= shown.sum()      # after backward, nobody needs y
 """,
     sources=("<https://pytorch.org/docs/stable/notes/autograd.html#in-place-correctness-checks>",),
     check=check,
