@@ -22,6 +22,7 @@ from ipy_autogradwatch.prove.recording import STAGE, Recorder
 from ipy_autogradwatch.prove.replaying import CannotReplay
 from ipy_autogradwatch.prove.slicing import connected_part
 from ipy_autogradwatch.prove.tape import FunctionCall, Place, Ref
+from ipy_autogradwatch.prove.tensors import is_true_leaf
 
 MAX_NODES = 20_000
 
@@ -189,8 +190,7 @@ class CellCheck:
         return list(seen.values())
 
     def _target(self, tensor: torch.Tensor, place: Place | None = None) -> Target:
-        is_leaf = tensor.is_leaf and not tensor._is_view()
-        ref: Ref | None = None if is_leaf else self._recorder.read(tensor)
+        ref: Ref | None = None if is_true_leaf(tensor) else self._recorder.read(tensor)
         shape = tuple(tensor.shape)
         return Target(weakref.ref(tensor), shape, tensor.dtype, None, ref=ref, place=place)
 

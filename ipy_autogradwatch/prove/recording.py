@@ -34,6 +34,7 @@ from ipy_autogradwatch.prove.tensors import (
     all_leaves,
     flat_items,
     has_memory,
+    is_true_leaf,
     tensors_in,
     view_of,
     whole,
@@ -161,26 +162,29 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         view = view_of(tensor)
         home = view[0]
         needs_grad = tensor.requires_grad
-        # A view of a leaf that was made under no_grad says that it is a leaf.
-        is_leaf = needs_grad and tensor.is_leaf and not tensor._is_view()
+        is_leaf = needs_grad and is_true_leaf(tensor)
         if home not in self.tape.memory:
             self._load(tensor, view, place, is_leaf=is_leaf)
         elif is_leaf:
             known = self._leaf_at.get(view)
             if known is None or known.leaf is None or known.leaf() is not tensor:
                 self._load(tensor, view, place, is_leaf=True)
-        elif not needs_grad and (frozen := self._leaf_at.get(view)) is not None:
-            if frozen.leaf is not None and frozen.leaf() is tensor:
-                del self._leaf_at[view]
-                self._load(tensor, view, place, is_leaf=False)
+        elif not needs_grad and self._is_frozen(tensor, view):
+            del self._leaf_at[view]
+            self._load(tensor, view, place, is_leaf=False)
         if needs_grad:
             self._look_at(tensor, view, is_leaf=is_leaf)
             return Ref(view, NO_CUT, is_foreign=home not in self._connected)
         return Ref(view, self._cuts_of.get(view, NO_CUT))
 
+    def _is_frozen(self, tensor: torch.Tensor, view: View) -> bool:
+        """Whether *tensor*, which requires no grad, was read as a leaf before."""
+        load = self._leaf_at.get(view)
+        return load is not None and load.leaf is not None and load.leaf() is tensor
+
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether how *tensor* came about is on the tape, or it is a leaf."""
-        if tensor.is_leaf and not tensor._is_view():
+        if is_true_leaf(tensor):
             return True
         return view_of(tensor)[0] in self._connected
 

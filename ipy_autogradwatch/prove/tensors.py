@@ -41,6 +41,16 @@ def has_memory(tensor: torch.Tensor) -> bool:
     )
 
 
+def is_true_leaf(tensor: torch.Tensor) -> bool:
+    """Whether *tensor* is a leaf whose gradient autograd accumulates.
+
+    A view of a leaf that was made under no_grad says that it is one; a view of data may be.
+    """
+    if not (tensor.requires_grad and tensor.is_leaf):
+        return False
+    return not (tensor._is_view() and tensor._base is not None and tensor._base.requires_grad)
+
+
 def tensors_in(values: Iterable[Any]) -> Iterable[torch.Tensor]:
     """Yield the tensors among arguments, and in lists among them."""
     for value in values:
