@@ -165,15 +165,14 @@ class CellCheck:
         tape = self._recorder.tape
         if tape.stopped:
             return _Pending(request, None, [], place, tape.stopped)
-        with quiet():
-            if not all(self._recorder.knows(root) for root in request.roots):
-                why = "computed in a cell that was not checked, or its graph was already freed"
-                return _Pending(request, None, [], place, why)
-            roots = tuple((self._recorder.read(r), r.detach()) for r in request.roots)
-            question = Question(tape, roots, request.seeds, ())
-            tensors = self._targets(question, request)
-            question.targets = tuple(tensors)
-            before = [_copy_of_gradient(t.tensor()) for t in tensors]
+        if not all(self._recorder.knows(root) for root in request.roots):
+            why = "computed in a cell that was not checked, or its graph was already freed"
+            return _Pending(request, None, [], place, why)
+        roots = tuple((self._recorder.read(r), r.detach()) for r in request.roots)
+        question = Question(tape, roots, request.seeds, ())
+        tensors = self._targets(question, request)
+        question.targets = tuple(tensors)
+        before = [_copy_of_gradient(t.tensor()) for t in tensors]
         result = _Pending(request, question, before, place)
         if any(call.name for call in tape.calls):
             self._listen_to_functions(result, request)

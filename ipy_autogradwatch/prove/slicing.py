@@ -37,6 +37,7 @@ def slice_for(
             kept.append(entry)
             if not entry.written:
                 needed.difference_update(entry.homes())
+                views.difference_update(entry.outputs)
             for ref in entry.inputs:
                 needed.add(ref.view[0])
                 views.add(ref.view)
@@ -67,14 +68,20 @@ def connected_part(entries: Sequence[Load | Op], roots: Iterable[View]) -> list[
         ):
             lit.update(entry.homes())
             on.append(entry)
-    needed: set[Home] = {root[0] for root in roots}
+    views = set(roots)
+    needed: set[Home] = {view[0] for view in views}
     part: list[Load | Op] = []
     for entry in reversed(on):
         if isinstance(entry, Load):
             if entry.home in needed:
                 part.append(entry)
-        elif any(home in needed for home in entry.homes()):
+        elif any(home in needed for home in entry.homes()) or (
+            entry.is_alias and not views.isdisjoint(entry.outputs)
+        ):
             part.append(entry)
-            needed.update(ref.view[0] for ref in entry.inputs if ref.cut == NO_CUT)
+            for ref in entry.inputs:
+                if ref.cut == NO_CUT:
+                    needed.add(ref.view[0])
+                    views.add(ref.view)
     part.reverse()
     return part
