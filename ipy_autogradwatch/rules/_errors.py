@@ -31,6 +31,11 @@ class Failure:
     statement: Statement | None
     program: Program
 
+    @property
+    def line_text(self) -> str:
+        """The line itself, or something that stands for it."""
+        return self.program.text(self.cell, self.line).strip() or "this line"
+
 
 def failure(record: CellRecord, pattern: str) -> Failure | None:
     """Return the error that ended the cell if its text matches *pattern*."""
@@ -85,6 +90,25 @@ def finding(
         instead=instead,
         source=source,
     )
+
+
+def given_to(statement: Statement | None, *names: str) -> tuple[str, ast.AST | None]:
+    """Return what the first call or attribute of one of *names* is about, and where it stands.
+
+    That is ``x`` of ``x.numpy()``, or the first argument of ``np.asarray(x)``.
+    """
+    nodes = list(ast.walk(statement.node)) if statement is not None else []
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in names and not _is_module(node.value):
+            return ast.unparse(node.value), node.value
+    for node in nodes:
+        if isinstance(node, ast.Call) and dotted(node.func).split(".")[-1] in names and node.args:
+            return ast.unparse(node.args[0]), node.args[0]
+    return "", None
+
+
+def _is_module(node: ast.expr) -> bool:
+    return dotted(node).split(".")[0] in ("torch", "np", "numpy", "nn", "F", "optim", "copy", "plt")
 
 
 def backward_roots(statement: Statement | None) -> tuple[list[str], str]:
