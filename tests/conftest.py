@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 
 import IPython
 import pytest
@@ -37,6 +38,15 @@ def ipython_dir(tmp_path_factory):
         del os.environ["IPYTHONDIR"]
     else:
         os.environ["IPYTHONDIR"] = before
+
+
+@pytest.fixture(autouse=True)
+def gradients_on():
+    """Grad mode is the process's: a cell that leaves it off would do so for all tests."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
 
 
 def new_shell():

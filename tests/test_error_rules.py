@@ -157,3 +157,25 @@ def test_an_error_that_is_caught_is_the_users_own_affair(cell, found):
     assert error is None
     assert failures == []
     assert not [code for code, _, _ in alarms(reports) if code.startswith("AGW4")]
+
+
+OFF = {
+    "a statement": ("torch.set_grad_enabled(False)", 1),
+    "a block entered and not left": ("print(1)\ntorch.no_grad().__enter__()", 2),
+    "a helper": ("def quiet():\n    torch.set_grad_enabled(False)\nquiet()", 2),
+}
+
+
+@pytest.mark.parametrize(("cell", "line"), OFF.values(), ids=OFF)
+def test_gradients_left_off_in_another_cell_are_the_cause(cell, line):
+    start = "import torch\nw = torch.ones(2, requires_grad=True)"
+    reports, errors, _ = watch([start, cell, "(w * w).sum().backward()"])
+    assert [bool(error) for error in errors] == [False, False, True]
+    assert [(f.code, f.line) for f in reports[1].findings] == [("AGW208", line)]
+    assert alarms(reports) == [("AGW401", 2, line)]
+
+
+def test_gradients_switched_on_again_are_not_the_cause():
+    cells = ["import torch\ntorch.set_grad_enabled(False)", "torch.set_grad_enabled(True)"]
+    reports, _, _ = watch([*cells, "torch.ones(2).sum().backward()"])
+    assert alarms(reports) == [("AGW401", 3, 1)]

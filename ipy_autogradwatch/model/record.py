@@ -137,6 +137,8 @@ class CellRecord:
         error_at: (cell, line) of the traceback's frames that stand in cells, outermost first.
         sources: The cells that ran, this one last.
         verdicts: What ``%%gradcheck`` settled.
+        grad_off_before, grad_off: Gradients were switched off when the cell began, and when
+            it ended.
     """
 
     cell: int
@@ -150,3 +152,5 @@ class CellRecord:
     error_at: tuple[tuple[int, int], ...] = ()
     sources: Sequence[CellSource] = ()
     verdicts: tuple[GradientVerdict, ...] = ()
+    grad_off_before: bool = False
+    grad_off: bool = False

@@ -119,11 +119,13 @@ class Run:
         self.root_hits: dict[int, RootHits] = {}
         self._gathering: Gathering | None = None
         self._before: Snapshot | None = None
+        self._grad_off_before = False
 
     def look_before(self) -> None:
         """Look at the namespace before the cell; without torch there is nothing to see."""
         if self.parent is None and imported_torch() is not None:
             with self.watch.fence.guard("before the cell"):
+                self._grad_off_before = _is_grad_off()
                 self._before = self.watch.last = self._look()
 
     def begin(self) -> None:
@@ -195,6 +197,8 @@ class Run:
             after=states(after, since=before, reached=reached),
             cuts=tuple(dict.fromkeys(cuts)),
             error=error,
+            grad_off_before=self._grad_off_before,
+            grad_off=_is_grad_off(),
         )
 
     def _gather(self) -> Gathering:
@@ -222,6 +226,11 @@ class Run:
             marks=frozenset(self.watch.history.roots),
             read_gradients=read_gradients,
         )
+
+
+def _is_grad_off() -> bool:
+    torch = imported_torch()
+    return torch is not None and not torch.is_grad_enabled()
 
 
 def current_run() -> Run | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ipy_autogradwatch.rules._source import Statement, dotted
+from ipy_autogradwatch.rules._source import Program, Statement, dotted
 
 _METHODS = {
     "detach": "`.detach()` returns a tensor without the graph",
@@ -76,6 +76,32 @@ class Cut:
     text: str
     why: str
     instead: str = ""
+
+
+def switched_off(program: Program) -> Cut | None:
+    """Return where gradients were switched off for good, the latest such place in the source."""
+    for statement in program.newest_first():
+        for node in ast.walk(statement.node):
+            if isinstance(node, ast.Call) and _switches_off(node):
+                return Cut(
+                    statement,
+                    node,
+                    statement.line,
+                    ast.unparse(node),
+                    "Gradients are off from here on, in later cells too.",
+                    "torch.set_grad_enabled(True); and `with torch.no_grad():` for a block",
+                )
+    return None
+
+
+def _switches_off(call: ast.Call) -> bool:
+    name = dotted(call.func).split(".")[-1]
+    if name == "set_grad_enabled":
+        given = call.args[0] if call.args else None
+        return not (isinstance(given, ast.Constant) and given.value is True)
+    if isinstance(call.func, ast.Attribute) and call.func.attr in ("__enter__", "enter_context"):
+        return bool(re.search(r"\b(no_grad|inference_mode)\(", ast.unparse(call)))
+    return False
 
 
 def cuts_in(statement: Statement) -> Iterator[Cut]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
-from ipy_autogradwatch.rules._cuts import Cut, cuts_in
+from ipy_autogradwatch.rules._cuts import Cut, cuts_in, switched_off
 from ipy_autogradwatch.rules._errors import Failure, backward_roots, failure, finding
 from ipy_autogradwatch.rules._rule import Rule
 
@@ -17,6 +17,8 @@ def check(record: CellRecord) -> Iterator[Finding]:
     names, text = backward_roots(failed.statement)
     root = f"`{text}`" if text else "the root"
     cut = _first_cut(failed, names)
+    if cut is None and record.grad_off:
+        cut = switched_off(failed.program)
     if cut is None:
         yield finding(
             RULE,
