@@ -27,6 +27,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import IPython
 import torch
+from checked import WITH_NUMBERS, WITHOUT_NUMBERS, checked, steps
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
@@ -44,7 +45,7 @@ The floor is what must be done at least, for comparison.
 
 {table}
 
-Nothing is done per torch operation: a probe runs only where the source has a `.data`, a `backward` or a call that makes a leaf.
+Outside of `%%gradcheck`, nothing is done per torch operation: a probe runs only where the source has a `.data`, a `backward` or a call that makes a leaf.
 The first few hits of a site are looked at, then every hit whose count is a power of two; the others are counted.
 A search through the namespace ends after 15 ms or 2,000 tensors, and the walks through graphs after 10 ms while the cell runs and 10 ms at its end; the report says when something was cut.
 """
@@ -300,7 +301,22 @@ def measures(rounds: int) -> list[Measure]:
             loads(max(5, rounds // 2)),
             "importing our modules: about 15 ms",
         ),
+        *checks(rounds // 3),
     ]
+
+
+def checks(rounds: int) -> list[Measure]:
+    """Measure what `%%gradcheck` costs for each backward that it settles."""
+    budgets = (10, 8, 8)
+    found = []
+    for budget, (name, (step, count)) in zip(budgets, steps().items(), strict=True):
+        for what, limit, options, floor in (
+            ("", budget, WITH_NUMBERS, "3 runs in double precision, 1 backward"),
+            (" --no-numeric", 5, WITHOUT_NUMBERS, "1 run in double precision, 1 backward"),
+        ):
+            ratio = checked(step, count, options, rounds)
+            found.append(Measure(f"`%%gradcheck{what}`, {name}", limit, "x", ratio, floor))
+    return found
 
 
 def main() -> int:

@@ -220,6 +220,12 @@ def replays_the_value(question: Question, replay: Replay) -> bool:
         wanted = recorded.to(value.dtype)
         if not wanted.numel():
             continue
+        if wanted.numel() == 1 and not wanted.is_complex():
+            a, b = float(value), float(wanted)
+            both_nan = a != a and b != b
+            if not (a == b or both_nan or abs(a - b) <= 2 * tolerance * abs(b)):
+                return False
+            continue
         apart = (value - wanted).abs()
         allowed = tolerance * (wanted.abs().nan_to_num(0.0, 0.0).max() + wanted.abs())
         fine = (apart <= allowed) | (value == wanted) | (value.isnan() & wanted.isnan())
@@ -242,8 +248,11 @@ def quiet() -> ExitStack:
     stack = ExitStack()
     stack.enter_context(_disable_current_modes())
     stack.enter_context(torch.enable_grad())
-    stack.enter_context(torch.inference_mode(False))
+    if torch.is_inference_mode_enabled():
+        stack.enter_context(torch.inference_mode(False))
     for device in ("cpu", "cuda"):
-        stack.enter_context(torch.autocast(device, enabled=False))
-    stack.enter_context(torch.autograd.set_detect_anomaly(False))
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    if torch.is_anomaly_enabled():
+        stack.enter_context(torch.autograd.set_detect_anomaly(False))
     return stack

@@ -53,7 +53,7 @@ def judge(
     if question.has_stops():
         joined = replay_gradients(question, joining=Joining.ALL)
     case = Judgement(question, written, joined, numeric, directions, tolerance, captured)
-    outcomes = [_outcome(case, index) for index in range(len(question.targets))]
+    outcomes = [_outcome(case, index, outcome) for index, outcome in enumerate(_measured(case))]
     if numeric and not written.replay.fallbacks:
         _check_numerically(case, outcomes)
     elif written.replay.fallbacks:
@@ -82,12 +82,35 @@ def _why_not_the_value(question: Question) -> str:
     )
 
 
-def _outcome(case: Judgement, index: int) -> Outcome:
+def _measured(case: Judgement) -> list[Outcome]:
+    """Return an outcome for each target, with its norms: all of them in a few calls."""
+    count = len(case.question.targets)
+    if not count:
+        return []
+    delivered = [case.delivered(index) for index in range(count)]
+    true = case.written.by_target
+    apart = torch._foreach_sub(delivered, true)
+    norms = [[float(n) for n in torch._foreach_norm(ts)] for ts in (delivered, true, apart)]
+    outcomes = []
+    for target, got, want, difference in zip(case.question.targets, *norms, strict=True):
+        size = max(got, want)
+        outcomes.append(
+            Outcome(
+                target,
+                "right",
+                relative_error=difference / size if size else 0.0,
+                autograd_norm=got,
+                true_norm=want,
+                difference_norm=difference,
+            )
+        )
+    return outcomes
+
+
+def _outcome(case: Judgement, index: int, outcome: Outcome) -> Outcome:
     target = case.question.targets[index]
     delivered, written = case.delivered(index), case.written.by_target[index]
     joined = case.joined.by_target[index]
-    outcome = Outcome(target, "right")
-    _measure(outcome, delivered, written)
     if not math.isfinite(outcome.autograd_norm or 0.0) and not bool(delivered.isfinite().all()):
         outcome.worst = _worst(delivered, written)
         return judge_nonfinite(case, index, outcome)
@@ -121,14 +144,6 @@ def _outcome(case: Judgement, index: int) -> Outcome:
             f"a value left as a Python number{at_line(left)} and came back{at_line(back)}"
         )
     return outcome
-
-
-def _measure(outcome: Outcome, delivered: torch.Tensor, true: torch.Tensor) -> None:
-    outcome.autograd_norm = float(delivered.norm())
-    outcome.true_norm = float(true.norm())
-    outcome.difference_norm = float((delivered - true).norm())
-    size = max(outcome.autograd_norm, outcome.true_norm)
-    outcome.relative_error = outcome.difference_norm / size if size else 0.0
 
 
 def _worst(delivered: torch.Tensor, true: torch.Tensor) -> str:

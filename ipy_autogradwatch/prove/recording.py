@@ -100,7 +100,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.paused = True  # A worker that was forked while the cell ran.
             return
         written = written_by(facts, args, kwargs)
-        if not self._is_connected(tensors):
+        views = [view_of(t) for t in tensors]
+        if not self._is_connected(tensors, views):
             for tensor in written:
                 self._overwrite(tensor)
             return
@@ -142,9 +143,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             place=origin.place,
         )
 
-    def _is_connected(self, tensors: list[torch.Tensor]) -> bool:
+    def _is_connected(self, tensors: list[torch.Tensor], views: list[View]) -> bool:
         connected = self._connected
-        return any(t.requires_grad or view_of(t)[0] in connected for t in tensors)
+        for view in views:
+            if view[0] in connected:
+                return True
+        return any(t.requires_grad for t in tensors)
 
     def _argument(self, value: Any, refs: list[Ref], place: Place | None) -> Any:
         if isinstance(value, torch.Tensor):
