@@ -39,6 +39,7 @@ class Proof:
         self._settings = settings
         self._fence = fence
         self._options = options
+        self._source = source
         self._above = lines_above(source)
         self._cell = shell.displayhook.prompt_count
         self._check: CellCheck | None = None
@@ -60,6 +61,7 @@ class Proof:
                 directions=0 if asked.no_numeric else asked.directions,
                 tolerance=asked.tolerance,
                 max_bytes=self._settings.max_tape_bytes,
+                may_compile="compile" in self._source,
             ),
             self._where,
             self._fence,

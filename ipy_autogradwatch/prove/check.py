@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from ipy_autogradwatch.prove.comparing import Question, Target, dense_of, quiet
 from ipy_autogradwatch.prove.interception import BackwardRequest, Interception, is_supported
 from ipy_autogradwatch.prove.judging import judge
 from ipy_autogradwatch.prove.lines import Lines, Where
-from ipy_autogradwatch.prove.recording import STAGE, Recorder
+from ipy_autogradwatch.prove.recording import STAGE, Recorder, keep_dynamo_out
 from ipy_autogradwatch.prove.replaying import CannotReplay
 from ipy_autogradwatch.prove.slicing import connected_part
 from ipy_autogradwatch.prove.tape import FunctionCall, Place, Ref
@@ -39,6 +40,7 @@ class Options:
         directions: How many random directions to compare with differences; 0 for none.
         tolerance: Relative error that still counts as equal; None for that of the dtype.
         max_bytes: Of recorded tensors.
+        may_compile: The cell may call torch.compile.
     """
 
     of: tuple[str, ...] = ()
@@ -47,6 +49,7 @@ class Options:
     directions: int = 1
     tolerance: float | None = None
     max_bytes: int = 2**30
+    may_compile: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -96,6 +99,8 @@ class CellCheck:
         """Start to record."""
         if not is_supported():
             return
+        if self._options.may_compile or "torch._dynamo" in sys.modules:
+            keep_dynamo_out()
         self._recorder.__enter__()  # type: ignore[no-untyped-call]
         self._interception.install()
         self._on = True

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.autograd.function import FunctionCtx
 from torch.nn.parameter import is_lazy
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -45,6 +46,14 @@ STAGE = "gradcheck"
 MAX_OPS = 200_000
 
 
+def keep_dynamo_out() -> None:
+    """Let torch.compile not look into the recorder. Imports torch._dynamo, which takes a second."""
+    if "__wrapped__" not in vars(Recorder.__torch_dispatch__):
+        Recorder.__torch_dispatch__ = _disable_dynamo(  # type: ignore[method-assign]
+            Recorder.__torch_dispatch__, recursive=True
+        )
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes a `Tape` while it is on. The operation itself runs once, as it was asked for."""
 
@@ -68,7 +77,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # Else the first operation imports all of torch._dynamo.
+        return False  # Else every first check would import it: see `keep_dynamo_out`.
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run *func*; the rest is notes."""
