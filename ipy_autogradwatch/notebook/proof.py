@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NAME_SECONDS = 0.5
 MAX_NAMED = 20_000
 
+_WRAPPERS = ("_compile.py", "eval_frame.py")
+"""Of PyTorch: what keeps torch.compile out of a mode."""
 _PROVE = str(Path(__file__).parent.parent / "prove")
 
 
@@ -148,6 +150,8 @@ def _pruned(trace: TracebackType | None) -> TracebackType | None:
         if not code.co_filename.startswith(_PROVE):
             kept.append(trace)
         elif code.co_name == "__torch_dispatch__":
+            while kept and kept[-1].tb_frame.f_code.co_filename.endswith(_WRAPPERS):
+                kept.pop()
             break  # Below it is what PyTorch calls an operation with, in C without a mode.
         trace = trace.tb_next
     for here, below in zip(kept, [*kept[1:], None], strict=True):
