@@ -25,6 +25,7 @@ _TONES = {Severity.WRONG: "#e0443a", Severity.RISKY: "#b7791f", Severity.NOTE: "
 _GLYPHS = {Severity.WRONG: "✖", Severity.RISKY: "▲", Severity.NOTE: "●"}
 _LEFT = "style='text-align:left;vertical-align:top'"
 _RIGHT = "style='text-align:right;vertical-align:top'"
+_WORD = "style='text-align:left;vertical-align:top;white-space:nowrap'"
 _CODE = "style='white-space:pre-wrap'"
 _ONE_LINE = 115
 """A note's reason stands beside its headline where both together are no longer."""
@@ -110,26 +111,18 @@ def _verdicts(group: VerdictGroup) -> str:
 
 
 def _verdict_table(rows: tuple[VerdictRow, ...]) -> str:
-    head = "".join(
-        _cell(title, "th", style)
-        for title, style in (
-            ("verdict", _LEFT),
-            ("leaf", _LEFT),
-            ("relative error", _RIGHT),
-            ("norm: delivered / true", _RIGHT),
-            ("", _LEFT),
-        )
-    )
-    lines = "".join(
-        "<tr>"
-        + _cell(_verdict_word(row))
-        + _cell(_code(row.leaf))
-        + _cells((escape(row.error), escape(row.norms)))
-        + _cell(_marked(row.note))
-        + "</tr>"
-        for row in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+    with_numbers = any(row.error or row.norms for row in rows)
+    titles = [("verdict", _LEFT), ("leaf", _LEFT)]
+    if with_numbers:
+        titles += [("relative error", _RIGHT), ("norm: delivered / true", _RIGHT)]
+    head = "".join(_cell(title, "th", style) for title, style in [*titles, ("", _LEFT)])
+    lines = []
+    for row in rows:
+        numbers = _cells((escape(row.error), escape(row.norms))) if with_numbers else ""
+        cells = _cell(_verdict_word(row), "td", _WORD) + _cell(_code(row.leaf))
+        lines.append(f"<tr>{cells}{numbers}{_cell(_marked(row.note))}</tr>")
+    body = "".join(lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _verdict_word(row: VerdictRow) -> str:
