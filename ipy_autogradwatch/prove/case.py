@@ -76,11 +76,16 @@ class Judgement:
     def lower(self) -> Gradients | None:
         """Return the gradients of the replay in the user's own precision."""
         if self.low is None:
-            try:
-                self.low = replay_gradients(self.question, joining=Joining.AS_WRITTEN, double=False)
-            except CannotReplay:
-                return None
+            self.low = lower_gradients(self.question)
         return self.low
+
+
+def lower_gradients(question: Question) -> Gradients | None:
+    """Return the gradients of a replay in the user's own precision, None if there is none."""
+    try:
+        return replay_gradients(question, joining=Joining.AS_WRITTEN, double=False)
+    except CannotReplay:
+        return None
 
 
 def at_line(place: Place | None) -> str:

@@ -69,16 +69,15 @@ class Interception:
             return self._original(t_outputs, *args, **kwargs)
         self._inside = True
         pending = self._before(_request(t_outputs, args, kwargs))
+        came_back = False
         try:
             result = self._original(t_outputs, *args, **kwargs)
-        except BaseException:
-            self._inside = False
-            self._failed(pending)
-            raise
-        try:
+            came_back = True
             self._after(pending, result)
         finally:
             self._inside = False
+            if not came_back:
+                self._failed(pending)
         return result
 
 

@@ -11,7 +11,7 @@ import math
 import torch
 
 from ipy_autogradwatch.prove.aten import PIECEWISE_CONSTANT, known_facts
-from ipy_autogradwatch.prove.case import Captured, Judgement, Outcome, at_line
+from ipy_autogradwatch.prove.case import Captured, Judgement, Outcome, at_line, lower_gradients
 from ipy_autogradwatch.prove.causes import find_cause, judge_nonfinite
 from ipy_autogradwatch.prove.comparing import (
     Question,
@@ -46,13 +46,17 @@ def judge(
         return [Outcome(None, "vacuous", "it depends on no leaf: there is nothing to prove")]
     captured = captured or {}
     written = replay_gradients(question, joining=Joining.AS_WRITTEN, retain=bool(captured))
+    low = None
     if not replays_the_value(question, written.replay):
-        why = _why_not_the_value(question)
-        return [Outcome(target, "undecided", why) for target in question.targets]
+        # Half precision may be far off in a sum: then the same precision must give the same.
+        low = lower_gradients(question)
+        if low is None or not replays_the_value(question, low.replay):
+            why = _why_not_the_value(question)
+            return [Outcome(target, "undecided", why) for target in question.targets]
     joined = written
     if question.has_stops():
         joined = replay_gradients(question, joining=Joining.ALL)
-    case = Judgement(question, written, joined, numeric, directions, tolerance, captured)
+    case = Judgement(question, written, joined, numeric, directions, tolerance, captured, low)
     outcomes = [_outcome(case, index, outcome) for index, outcome in enumerate(_measured(case))]
     if numeric and not written.replay.fallbacks:
         _check_numerically(case, outcomes)

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ipy_autogradwatch.fence import Fence
 from ipy_autogradwatch.prove.aten import known_facts
+from ipy_autogradwatch.prove.calls import new_call
 from ipy_autogradwatch.prove.lines import Lines, Origin
 from ipy_autogradwatch.prove.slicing import slice_for
 from ipy_autogradwatch.prove.tape import (
@@ -278,34 +279,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _call(self, origin: Origin) -> FunctionCall | None:
         """Return the call of a custom Function that runs in ``origin.apply``."""
-        frame = origin.apply
         sequence = torch._C._autograd._get_sequence_nr() - 1
         known = self._calls.get(sequence)
-        if known is not None:
-            return known
-        variables = frame.f_locals
-        cls, given = variables.get("cls"), variables.get("args", ())
-        if isinstance(cls, type) and cls.__module__.startswith("torch."):
-            name = ""  # One of PyTorch's own (a reentrant checkpoint): only joined.
-        else:
-            name = getattr(cls, "__name__", "Function")
-        refs: list[Ref] = []
-        inputs = tuple(
-            self._argument(a, refs, None) if isinstance(a, torch.Tensor) else None for a in given
-        )
-        call = FunctionCall(
-            name,
-            sequence,
-            inputs,
-            self._place_above(frame),
-            self.lines.place_of(getattr(cls, "backward", None)),
-        )
-        self._calls[sequence] = call
-        self.tape.calls.append(call)
-        return call
-
-    def _place_above(self, frame: Any) -> Place | None:
-        return self.lines.place_at(frame.f_back)
+        if known is None:
+            known = self._calls[sequence] = new_call(origin.apply, sequence, self.lines, self.read)
+            self.tape.calls.append(known)
+        return known
 
     def _note_return(self, value: float, place: Place | None) -> None:
         for number, left in self.tape.exits:

@@ -45,6 +45,18 @@ _COPIES = (
     "full",
     "Parameter",
 )
+_COMPOUND = (
+    ast.With,
+    ast.AsyncWith,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.If,
+    ast.Try,
+)
 _NUMBERS = ("float", "int", "bool", "round")
 _FLOATS = ("float", "double", "half", "to", "type")
 _INTEGERS = re.compile(r"\btorch\.(u?int\d*|long|short|bool|(Long|Int|Short|Byte|Bool)Tensor)\b")
@@ -81,6 +93,8 @@ class Cut:
 def switched_off(program: Program) -> Cut | None:
     """Return where gradients were switched off for good, the latest such place in the source."""
     for statement in program.newest_first():
+        if isinstance(statement.node, _COMPOUND):
+            continue  # ``with torch.set_grad_enabled(flag):`` ends with its block.
         for node in ast.walk(statement.node):
             if isinstance(node, ast.Call) and _switches_off(node):
                 return Cut(
