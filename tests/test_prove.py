@@ -331,3 +331,63 @@ def test_a_long_loop_without_a_backward_keeps_little(shell, watcher):
     cell = X + "for _ in range(200):\n    y = (x * 2).exp().sum()\n"
     run(shell, "%%gradcheck\n" + cell)
     assert len(watcher._proof._recorder.tape.entries) < 20
+
+
+# How far it is, and enough of it.
+
+
+class Publisher:
+    """Stands for the display publisher of a kernel."""
+
+    def __init__(self):
+        self.said = []
+
+    def publish(self, data, metadata=None, transient=None, update=False, **_):
+        if transient:
+            self.said.append((data["text/plain"], update))
+
+
+def test_a_long_check_says_how_far_it_is_and_takes_it_away(shell, watcher, monkeypatch):
+    from ipy_autogradwatch.notebook import progress
+    from ipy_autogradwatch.prove import check
+
+    publisher = Publisher()
+    monkeypatch.setattr(check, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "is_kernel", lambda shell: True)
+    monkeypatch.setattr(shell, "display_pub", publisher)
+    settle(shell, LOOP, "--backwards 3")
+    assert publisher.said == [
+        ("autogradwatch: 1 of at most 3 backwards settled", False),
+        ("autogradwatch: 2 of at most 3 backwards settled", True),
+        ("", True),
+    ]
+
+
+def test_a_short_check_says_nothing_of_the_kind(shell, watcher, monkeypatch):
+    from ipy_autogradwatch.notebook import progress
+
+    publisher = Publisher()
+    monkeypatch.setattr(progress, "is_kernel", lambda shell: True)
+    monkeypatch.setattr(shell, "display_pub", publisher)
+    settle(shell, X + "(x * x).sum().backward()")
+    assert publisher.said == []
+
+
+def test_an_interrupt_of_the_check_keeps_the_cell_and_what_was_settled(shell, watcher, monkeypatch):
+    from ipy_autogradwatch.prove import check
+
+    judge, calls = check.judge, []
+
+    def impatient(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return judge(*arguments, **options)
+
+    monkeypatch.setattr(check, "judge", impatient)
+    found = settle(shell, LOOP + "\nend = 1")
+    assert shell.user_ns["end"] == 1
+    assert [verdict for _, verdict, _, _ in found] == ["right", "right"]
+    assert any("interrupted" in cut for cut in aw.last_report().cuts)
+    assert len(calls) == 2
+    assert settle(shell, X + "(x * x).sum().backward()")[0][1] == "right"

@@ -11,6 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from ipy_autogradwatch.fence import Fence
 from ipy_autogradwatch.model import GradientVerdict
 from ipy_autogradwatch.notebook.config import AutogradWatch
+from ipy_autogradwatch.notebook.progress import Progress
 from ipy_autogradwatch.notebook.sources import cell_number, lines_above
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Proof:
         self._cell = shell.displayhook.prompt_count
         self._check: CellCheck | None = None
         self._handler: Any = None
+        self._progress = Progress(shell)
         # What a checked cell has computed, the next one may run backward of.
         self._recorder: Recorder | None = None if previous is None else previous._recorder
 
@@ -68,6 +70,7 @@ class Proof:
             self._where,
             self._fence,
             self._recorder,
+            self._progress.show,
         )
         self._recorder = self._check.recorder
         self._take_tracebacks()
@@ -78,6 +81,7 @@ class Proof:
         if self._check is not None:
             self._check.end()
         self._give_back_tracebacks()
+        self._progress.close()
 
     def collect(self) -> None:
         """Let go of what was recorded and is not used any more."""

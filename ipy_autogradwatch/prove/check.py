@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ from ipy_autogradwatch.prove.tape import FunctionCall, Place, Ref
 from ipy_autogradwatch.prove.tensors import is_true_leaf
 
 MAX_NODES = 20_000
+PATIENCE = 1.0
+"""Seconds of checking after which it is said how far it is."""
 
 NameOf = Callable[[torch.Tensor], str | None]
 
@@ -76,7 +79,12 @@ class CellCheck:
     """Records a cell and settles its backwards."""
 
     def __init__(
-        self, options: Options, where: Where, fence: Fence, recorder: Recorder | None = None
+        self,
+        options: Options,
+        where: Where,
+        fence: Fence,
+        recorder: Recorder | None = None,
+        progress: Callable[[int, int], None] | None = None,
     ) -> None:
         self._options = options
         self._fence = fence
@@ -90,6 +98,8 @@ class CellCheck:
         self._on = False
         self._suspended = False
         self._counted = 0
+        self._progress = progress
+        self._spent = 0.0
         self.skipped = 0
         self.interrupted = False
 
@@ -249,6 +259,9 @@ class CellCheck:
             return
         # A gradient that goes on into a loss is a step on the way to a backward.
         self._counted += pending.request.accumulates or not pending.request.creates_graph
+        if self._progress is not None and self._spent > PATIENCE:
+            self._progress(len(self._settled), self._options.backwards)
+        started = time.perf_counter()
         with quiet():
             _take_delivered(pending, result)
             outcomes = self._judge(pending, question)
@@ -259,6 +272,7 @@ class CellCheck:
             if not pending.request.retains and not pending.request.creates_graph:
                 views = [ref.view for ref, _ in question.roots]
                 self._recorder.drop(connected_part(question.entries, views))
+        self._spent += time.perf_counter() - started
 
     def _judge(self, pending: _Pending, question: Question) -> list[Outcome]:
         options = self._options
