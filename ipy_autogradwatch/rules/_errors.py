@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ipy_autogradwatch.model import CellRecord, Finding
 from ipy_autogradwatch.rules._source import Program, Statement, dotted
+from ipy_autogradwatch.rules._statement import finding_on
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
@@ -64,31 +65,24 @@ def finding(
     """Return the finding of *rule* at a statement, a part of it, a line, or where it failed."""
     cell = failure.cell if at is None else at.cell
     shown = line if line is not None else (failure.line if at is None else at.line)
-    source = failure.program.text(cell, shown)
-    column, end_column = len(source) - len(source.lstrip()), len(source.encode())
+    columns = None
     if part is not None and at is not None:
         down = at.line - at.node.lineno
         first = getattr(part, "lineno", at.node.lineno) + down
-        last = (getattr(part, "end_lineno", None) or first - down) + down
-        shown, source = last, failure.program.text(cell, last)
-        end_column = getattr(part, "end_col_offset", None) or len(source.encode())
+        shown = (getattr(part, "end_lineno", None) or first - down) + down
+        source = failure.program.text(cell, shown)
+        end = getattr(part, "end_col_offset", None) or len(source.encode())
         start = getattr(part, "col_offset", 0)
-        column = start if first == last else len(source) - len(source.lstrip())
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=rule.severity,
-        cell=cell,
-        file=None,
-        line=shown,
-        column=column,
-        end_line=shown,
-        end_column=max(end_column, column + 1),
+        columns = start if first == shown else len(source) - len(source.lstrip()), end
+    return finding_on(
+        rule,
+        failure.program,
+        (cell, shown),
+        columns=columns,
         headline=headline,
-        evidence=evidence,
         why=why,
         instead=instead,
-        source=source,
+        evidence=evidence,
     )
 
 

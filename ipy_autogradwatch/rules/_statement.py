@@ -35,18 +35,46 @@ def finding_at(
         if getattr(part, "lineno", None) == last:
             column = getattr(part, "col_offset", 0)
         end = getattr(part, "end_col_offset", None) or 0
-    source = program.text(statement.cell, shown)
-    if not end:
-        column, end = len(source) - len(source.lstrip()), len(source.encode())
+    return finding_on(
+        rule,
+        program,
+        (statement.cell, shown),
+        columns=(column, end) if end else None,
+        headline=headline,
+        why=why,
+        instead=instead,
+        evidence=evidence,
+        variables=variables,
+    )
+
+
+def finding_on(
+    rule: Rule,
+    program: Program,
+    place: tuple[int, int],
+    *,
+    headline: str,
+    why: str,
+    instead: str,
+    evidence: tuple[tuple[str, str], ...] = (),
+    variables: tuple[str, ...] = (),
+    columns: tuple[int, int] | None = None,
+) -> Finding:
+    """Return the finding of *rule* on a line: (cell, line); all of it, or some columns."""
+    cell, line = place
+    source = program.text(cell, line)
+    if columns is None:
+        columns = len(source) - len(source.lstrip()), len(source.encode())
+    column, end = columns
     return Finding(
         code=rule.code,
         name=rule.name,
         severity=rule.severity,
-        cell=statement.cell,
+        cell=cell,
         file=None,
-        line=shown,
+        line=line,
         column=column,
-        end_line=shown,
+        end_line=line,
         end_column=max(end, column + 1),
         headline=headline,
         evidence=evidence,

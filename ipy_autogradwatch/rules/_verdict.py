@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ipy_autogradwatch.model import CellRecord, Finding, GradientVerdict
 from ipy_autogradwatch.rules._source import Program
+from ipy_autogradwatch.rules._statement import finding_on
 
 if TYPE_CHECKING:
     from ipy_autogradwatch.rules._rule import Rule
@@ -51,6 +52,16 @@ def evidence(verdicts: tuple[GradientVerdict, ...]) -> tuple[tuple[str, str], ..
     return tuple(lines)
 
 
+def shares(verdict: GradientVerdict) -> tuple[tuple[str, str], ...]:
+    """Return what each line has to do with the difference, where there are several."""
+    if len(verdict.blame) < 2:
+        return ()
+    return tuple(
+        ("share", f"line {line}: {share:.0%}")
+        for (_, line), share in zip(verdict.blame, verdict.shares, strict=True)
+    )
+
+
 def finding(
     rule: Rule,
     record: CellRecord,
@@ -64,24 +75,16 @@ def finding(
 ) -> Finding | None:
     """Return the finding of *rule* at *place*, or None where its source is not known."""
     cell, line = place
-    source = "" if cell is None else Program(record.sources).text(cell, line)
-    if not source.strip():
+    program = Program(record.sources)
+    if cell is None or not program.text(cell, line).strip():
         return None
-    column = len(source) - len(source.lstrip())
-    return Finding(
-        code=rule.code,
-        name=rule.name,
-        severity=rule.severity,
-        cell=cell,
-        file=None,
-        line=line,
-        column=column,
-        end_line=line,
-        end_column=max(len(source.encode()), column + 1),
+    return finding_on(
+        rule,
+        program,
+        (cell, line),
         headline=headline,
-        evidence=(*evidence(verdicts), *more),
         why=why,
         instead=instead,
+        evidence=(*evidence(verdicts), *more),
         variables=leaves(verdicts),
-        source=source,
     )

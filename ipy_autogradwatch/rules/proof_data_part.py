@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._site import listed
-from ipy_autogradwatch.rules._verdict import finding, leaves, wrong_by_place
+from ipy_autogradwatch.rules._verdict import finding, leaves, shares, wrong_by_place
 
 
 def check(record: CellRecord) -> Iterator[Finding]:
@@ -24,11 +24,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             "straight-through estimator; else a part of the loss trains nothing, and no error "
             "says so.",
             instead=".detach(), which says that it is meant; or the tensor itself",
-            more=tuple(
-                ("share", f"line {line}: {share:.0%}")
-                for (_, line), share in zip(verdict.blame, verdict.shares, strict=True)
-                if len(verdict.blame) > 1
-            ),
+            more=shares(verdict),
         )
         if found is not None:
             yield found

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipy_autogradwatch.model import CellRecord, Finding, Severity
 from ipy_autogradwatch.rules._rule import Rule
 from ipy_autogradwatch.rules._site import listed
-from ipy_autogradwatch.rules._verdict import finding, leaves, wrong_by_place
+from ipy_autogradwatch.rules._verdict import finding, leaves, shares, wrong_by_place
 
 _INSTEAD = {
     "write": "a new tensor, as b = b.clamp(…); or write after backward",
@@ -35,11 +35,7 @@ def check(record: CellRecord) -> Iterator[Finding]:
             why=f"Proved by running the cell's operations again: {verdict.reason}. No error says "
             f"so, {_UNCOUNTED if verdict.cause == 'outside' else _UNSEEN}.",
             instead=_INSTEAD[verdict.cause],
-            more=tuple(
-                ("share", f"line {line}: {share:.0%}")
-                for (_, line), share in zip(verdict.blame, verdict.shares, strict=True)
-                if len(verdict.blame) > 1
-            ),
+            more=shares(verdict),
         )
         if found is not None:
             yield found
