@@ -103,7 +103,6 @@ class FunctionCall:
     place: Place | None
     backward: Place | None
     output: Ref | None = None
-    returned: View | None = None
 
 
 @dataclass(slots=True, eq=False)
